@@ -1,0 +1,30 @@
+"""pipesim: pipeline-parallel training schedules, simulated, drawn, searched and run.
+
+    import pipesim
+
+Every public name is reached from here and imported when it is first used, so that `import pipesim` costs
+next to nothing and needs neither torch nor plotly.
+"""
+
+from importlib import import_module
+
+__version__ = "0.1.0"
+
+# Public name -> the module it comes from. After a change: `make stub`, which tells type checkers.
+_PUBLIC = {
+    "PipesimError": "pipesim.errors",
+}
+
+__all__ = ["__version__", *_PUBLIC]  # noqa: PLE0604
+
+
+def __getattr__(name: str) -> object:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'pipesim' has no attribute {name!r}", name=name, obj=None)
+    value = getattr(import_module(_PUBLIC[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_PUBLIC})
