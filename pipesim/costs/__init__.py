@@ -1,0 +1,1 @@
+"""How long and how many bytes: models, clusters, layouts and what they cost."""
