@@ -15,7 +15,7 @@ _PUBLIC = {
     "PipesimError": "pipesim.errors",
 }
 
-__all__ = ["__version__", *_PUBLIC]  # noqa: PLE0604
+__all__ = ["__version__", *_PUBLIC]
 
 
 def __getattr__(name: str) -> object:
