@@ -1,0 +1,69 @@
+"""Fitted parameters, from `catalog/fitted.yaml`: what hardware reaches of what it promises."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from pipesim.costs.catalog_files import read_catalogue, unknown
+from pipesim.costs.gpu import Gpu
+
+
+@dataclass(frozen=True, kw_only=True)
+class Derate:
+    """What kernels of one GPU reach in a training step."""
+
+    gemm: float
+    """Sustained rate of matrix products over the short-burst tables'."""
+    attention: float
+    """The same for fused attention."""
+    memory: float
+    """Share of the peak memory bandwidth."""
+    floor_s: float
+    """The shortest kernel, seconds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fabric:
+    """What messages reach on one kind of link."""
+
+    kind: str
+    latency_s: float
+    """Of one send/recv, seconds."""
+    efficiency: float
+    """Share of the bandwidth that a long send/recv reaches."""
+    bus: float
+    """Factor on the bus bandwidth in NCCL's model of collectives."""
+    hops: float
+    """Factor on the latencies of network hops in NCCL's model."""
+
+
+@lru_cache(maxsize=None)
+def derate(gpu: Gpu) -> Derate:
+    """Derates of a GPU: its own entry where it has one, else its architecture's, else the stand-in's."""
+    table = read_catalogue("fitted.yaml")["gpus"]
+    entry = next(table[key] for key in (gpu.key, gpu.architecture, gpu.like) if key in table)
+    return Derate(
+        gemm=entry["gemm"], attention=entry["attention"], memory=entry["memory"], floor_s=entry["floor_us"] * 1e-6
+    )
+
+
+@lru_cache(maxsize=None)
+def fabric(kind: str) -> Fabric:
+    """Parameters of one kind of link: "nvlink4", "infiniband", "efa", …"""
+    table = read_catalogue("fitted.yaml")["fabrics"]
+    if kind not in table:
+        raise unknown("kind of link", kind, table)
+    entry = table[kind]
+    return Fabric(
+        kind=kind,
+        latency_s=entry["latency_us"] * 1e-6,
+        efficiency=entry["efficiency"],
+        bus=entry["bus"],
+        hops=entry["hops"],
+    )
+
+
+def fabric_kinds() -> tuple[str, ...]:
+    """Kinds of link that have parameters."""
+    return tuple(read_catalogue("fitted.yaml")["fabrics"])
