@@ -1,6 +1,6 @@
 """Quantities as people write them: SI numbers inside, `18.5ms` and `60GB` outside.
 
-A bare number is in the SI unit (seconds, bytes, bytes/s, FLOP/s). `GB` is 10⁹ bytes, `GiB` 2³⁰, `Gb` 10⁹ bits.
+A bare number is in the SI unit (seconds, bytes, bytes/s, FLOP/s). `GB` is 10⁹ bytes, `GiB` 2³⁰; `Gb` is bits.
 """
 
 import math
@@ -78,7 +78,7 @@ def parse_fraction(
 
 
 def _parse(
-    value: str | float,
+    value: object,
     units: Mapping[str, float],
     example: str,
     *,
