@@ -144,7 +144,7 @@ def _gemm_grid(name: str) -> Grid:
 def _attention_rate(gpu: Gpu, rows: float, keys: float, dim: float) -> float:
     """FLOP/s of the causal problem with as many query rows and as many keys per query."""
     seq = 2.0 * keys
-    measured = _measured(gpu)
+    measured = _measured(gpu).replace("gb200", "b200")  # the same chip; only the B200 was measured
     reference = find_gpu(_REFERENCE[measured])
     return _attention_grid(measured).at(dim, seq, rows / seq) * gpu.peak("fp16") / reference.peak("fp16")
 
