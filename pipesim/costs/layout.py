@@ -14,7 +14,12 @@ Attention = Literal["flash", "fused-softmax", "unfused"]
 Vocabulary = Literal["ends", "stages", "interlaced"]
 ContextComm = Literal["ring", "all-to-all", "all-gather"]
 SplitRule = Literal[
-    "even", "ends-one-fewer", "balanced", "embedding-as-layer", "embedding-and-loss-as-layers"
+    "even",
+    "ends-one-fewer",
+    "embedding-as-layer",
+    "embedding-and-loss-as-layers",
+    "balanced",
+    "cost-threshold",
 ]
 AXES = ("tp", "cp", "ep", "dp", "pp")
 
@@ -32,7 +37,7 @@ class BadLayout(PipesimError):
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """Degrees of parallelism and what goes with them: tp · cp · dp · pp GPUs, expert ranks (ep) among these."""
+    """Degrees of parallelism and what goes with them: tp · cp · dp · pp GPUs, ep within them."""
 
     tp: int = 1
     pp: int = 1
