@@ -45,7 +45,7 @@ class Grid:
         """Value at a point: trilinear in the logarithms."""
         (i, a), (j, b), (k, c) = self.axes[0].locate(x), self.axes[1].locate(y), self.axes[2].locate(z)
         rows, columns = len(self.axes[1].logs), len(self.axes[2].logs)
-        total = 0.0
+        total = 0.0  # a single-point axis has part 0 and so never reaches for a second one
         for di, wa in ((0, 1 - a), (1, a)):
             if not wa:
                 continue

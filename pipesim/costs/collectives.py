@@ -1,0 +1,153 @@
+"""How long a collective takes among devices of a cluster.
+
+NCCL's own model (`nccl.py`) says which algorithm and protocol run and about how long. Inside a node it is
+multiplied by measured over modelled time, interpolated in size and number of ranks (log-log), where a table of
+that link was measured; over the network by one bandwidth factor and one latency factor a kind of fabric. The
+members' places in the cluster decide which links they use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import lru_cache
+from math import log
+
+from pipesim.costs.catalog_files import KERNELS
+from pipesim.costs.cluster import Cluster, Node, Span
+from pipesim.costs.cluster_catalogue import wire
+from pipesim.costs.gpu import Gpu, find_gpu
+from pipesim.costs.kernel_tables import Axis, Grid
+from pipesim.costs.nccl import Choice, Operation, Ring, fastest
+
+OPERATIONS: tuple[Operation, ...] = (
+    "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce"
+)  # fmt: skip
+
+_BUS_SHARE = 0.8
+"""Of NVLink's nominal bandwidth in NCCL's channels: 240 of 300, 360 of 450, 720 of 900 GB/s."""
+
+_GPU = {
+    "v100": "v100-sxm", "a100": "a100-sxm", "h100": "h100-sxm", "h200": "h200-sxm", "b200": "b200-sxm"
+}  # fmt: skip
+_BY_LINK = {
+    "nvlink2": "v100", "nvlink3": "a100", "nvlink4": "h100", "nvlink5": "b200", "pcie": "pcie", "pcie-staged": "l40s"
+}  # fmt: skip
+_ARCHITECTURES = ("volta", "ampere", "hopper", "blackwell")
+
+
+def collective_seconds(cluster: Cluster, operation: Operation, size_bytes: float, members: Iterable[int]) -> float:
+    """Time of one collective among `members` (device indices), alone on its links.
+
+    `size_bytes` is nccl-tests' size: of all-reduce and broadcast the array, of all-gather the gathered and of
+    reduce-scatter the whole input array, of all-to-all what one rank holds. Every other device of the members'
+    nodes is taken to do the same in its own group, so a group gets its share of the nodes' network ports.
+    """
+    return collective(cluster, operation, size_bytes, members).seconds
+
+
+def collective(cluster: Cluster, operation: Operation, size_bytes: float, members: Iterable[int]) -> Choice:
+    """The same with the algorithm and protocol that NCCL would pick."""
+    span = cluster.span(members)
+    if span.ranks <= 1 or size_bytes <= 0:
+        return Choice(seconds=0.0, algorithm="none", protocol="none")
+    return _collective(operation, float(size_bytes), _ring(cluster, span), _table_of(span))
+
+
+@lru_cache(maxsize=1 << 16)
+def _collective(operation: Operation, size: float, ring: Ring, table: str | None) -> Choice:
+    choice = fastest(operation, size, ring)
+    if table is None:
+        return choice
+    ratios = _ratios(table).get("all_gather" if operation in ("broadcast", "reduce") else operation)
+    return choice if ratios is None else replace(choice, seconds=choice.seconds * ratios.at(1, ring.ranks, size))
+
+
+def _ring(cluster: Cluster, span: Span) -> Ring:
+    """The group as NCCL sees it."""
+    node, hops, network = span.node, 1.0, 0.0
+    if span.level >= 0:
+        wires = [node.port, *(level.uplink for level in cluster.levels[: span.level + 1])]
+        hops = max(wire.hops for wire in wires)
+        network = span.bytes_per_s * min(wire.bus for wire in wires)
+    return Ring(
+        ranks=span.ranks,
+        nodes=span.nodes,
+        per_node=span.per_node,
+        architecture=_architecture(node.gpu),
+        nvlink=not node.link.kind.startswith("pcie"),
+        bus_bytes_per_s=node.link.bytes_per_s * _BUS_SHARE * node.link.bus,
+        net_bytes_per_s=network,
+        hops=hops,
+    )
+
+
+def _architecture(gpu: Gpu) -> str:
+    """Whose constants of NCCL stand for a GPU."""
+    return next((name for name in (gpu.architecture, gpu.like) if name in _ARCHITECTURES), "ampere")
+
+
+def _table_of(span: Span) -> str | None:
+    """Which measured table corrects a group inside one node."""
+    if span.nodes > 1:
+        return None
+    return _measured(span.node)
+
+
+def _measured(node: Node) -> str | None:
+    own = next((name for name, key in _GPU.items() if key == node.gpu.key), None)
+    table = _BY_LINK.get(node.link.kind)
+    return own if own in _ratio_names() and table is not None and table != "l40s" else table
+
+
+@lru_cache(maxsize=1)
+def _ratio_names() -> frozenset[str]:
+    return frozenset(name for name, _ in _measured_times())
+
+
+@lru_cache(maxsize=None)
+def _ratios(table: str) -> dict[str, Grid]:
+    """Measured over modelled time by operation, over ranks and size."""
+    return {operation: _ratio_grid(table, operation) for name, operation in _measured_times() if name == table}
+
+
+def _ratio_grid(table: str, operation: str) -> Grid:
+    rows = _measured_times()[table, operation]
+    sizes = sorted(set.intersection(*(set(row) for row in rows.values())))
+    logs = [
+        log(rows[ranks][size] / fastest(operation, size, _reference(table, ranks)).seconds)  # type: ignore[arg-type]
+        for ranks in sorted(rows)
+        for size in sizes
+    ]
+    return Grid((Axis.of([1]), Axis.of(sorted(rows)), Axis.of(sizes)), tuple(logs))
+
+
+def _reference(table: str, ranks: int) -> Ring:
+    """The group on which a table was measured."""
+    if table in ("pcie", "l40s"):
+        architecture, link = ("blackwell", wire("pcie", 63e9)) if table == "pcie" else ("ampere", wire("pcie-staged", 32e9))
+    else:
+        gpu = find_gpu(_GPU[table])
+        architecture, link = _architecture(gpu), wire(gpu.link.kind, gpu.link.bytes_per_s)
+    return Ring(
+        ranks=ranks,
+        nodes=1,
+        per_node=ranks,
+        architecture=architecture,
+        nvlink=not link.kind.startswith("pcie"),
+        bus_bytes_per_s=link.bytes_per_s * _BUS_SHARE * link.bus,
+        net_bytes_per_s=0.0,
+    )
+
+
+@lru_cache(maxsize=1)
+def _measured_times() -> dict[tuple[str, str], dict[int, dict[int, float]]]:
+    """Seconds by table and operation, ranks, and bytes."""
+    lines = [line for line in (KERNELS / "collectives.csv").read_text("utf-8").splitlines() if not line.startswith("#")]
+    sizes = [int(text) for text in lines[0].split(",")[3:]]
+    times: dict[tuple[str, str], dict[int, dict[int, float]]] = {}
+    for line in lines[1:]:
+        table, operation, ranks, *cells = line.split(",")
+        row = {size: float(cell) * 1e-6 for size, cell in zip(sizes, cells, strict=True) if cell}
+        times.setdefault((table, operation), {})[int(ranks)] = row
+    return times
