@@ -1,4 +1,4 @@
-"""Writes constraints.txt: what pip would install today, in a new environment, for every extra of pyproject.toml."""
+"""Writes constraints.txt: what pip would install today into a new environment with every extra."""
 
 import json
 import subprocess
