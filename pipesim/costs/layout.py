@@ -21,6 +21,7 @@ SplitRule = Literal[
     "balanced",
     "cost-threshold",
 ]
+RECOMPUTE_MODULES = ("core_attention", "norms", "mlp_activation", "mlp")
 AXES = ("tp", "cp", "ep", "dp", "pp")
 
 
@@ -53,6 +54,8 @@ class Layout:
     recompute: Recompute = "none"
     recompute_layers: int | None = None
     """How many layers of each stage are recomputed; None = all of them."""
+    recompute_modules: tuple[str, ...] = ("core_attention",)
+    """What selective recomputation repeats: of "core_attention", "norms", "mlp_activation" and "mlp"."""
     precision: str = "bf16"
     attention: Attention = "flash"
     micro_batch: int = 1
@@ -189,6 +192,12 @@ def _check_choices(layout: Layout) -> None:
     }
     if not isinstance(layout.split, tuple):
         choices["split"] = get_args(SplitRule)
+    unknown = [name for name in layout.recompute_modules if name not in RECOMPUTE_MODULES]
+    if unknown:
+        raise BadLayout(
+            f"recompute_modules={list(layout.recompute_modules)} has {unknown[0]!r}",
+            f"known: {', '.join(RECOMPUTE_MODULES)}",
+        )
     for name, known in choices.items():
         if getattr(layout, name) not in known:
             raise BadLayout(f"{name}={getattr(layout, name)!r} is not known", f"known: {', '.join(known)}")

@@ -1,0 +1,199 @@
+"""Bytes that each stage and rank holds: weights, gradients, optimizer, activations, buffers.
+
+State bytes per parameter are those of `precision.py`, sharded by ZeRO stage over the ranks that hold the same
+weights (2205.05198 keeps 16-20 bytes; ZeRO: 1910.02054).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from pipesim.costs.activations import NOTHING, ActivationBytes, layer_activations
+from pipesim.costs.flops import padded_vocab
+from pipesim.costs.frameworks import closest_framework
+from pipesim.costs.layout import Layout
+from pipesim.costs.model import LayerKind, Model
+from pipesim.costs.params import layer_parameters
+from pipesim.costs.split import StageLayers
+
+FRAGMENTATION = 0.04
+"""Share of allocated memory that the caching allocator loses to fragments (estimate)."""
+
+
+@dataclass(frozen=True)
+class StageParameters:
+    """Parameters of one stage on one rank: those with all tensor-parallel peers, and those of experts."""
+
+    dense: float
+    experts: float
+
+    def __add__(self, other: StageParameters) -> StageParameters:
+        return StageParameters(self.dense + other.dense, self.experts + other.experts)
+
+
+@dataclass(frozen=True)
+class StateBytes:
+    """Bytes that live through the whole step."""
+
+    weights: float
+    gradients: float
+    optimizer: float
+
+    @property
+    def total(self) -> float:
+        """All of them."""
+        return self.weights + self.gradients + self.optimizer
+
+
+@dataclass(frozen=True)
+class StageMemory:
+    """What one stage holds on one rank: states once, activations per microbatch in flight."""
+
+    states: StateBytes
+    activations: ActivationBytes
+
+
+@lru_cache(maxsize=65536)
+def layer_rank_parameters(model: Model, layout: Layout, kind: LayerKind) -> StageParameters:
+    """Parameters of one layer on one rank. Key/value heads are copied where there are fewer than tp."""
+    layer = layer_parameters(model, kind)
+    copied = max(0.0, layout.tp / model.kv_heads - 1) if model.latent is None else 0.0
+    copies = copied * 2 * model.hidden * model.key_value_width / layout.tp
+    split = (layer.attention + layer.mlp) / layout.tp
+    experts = layer.experts / (layout.ep * layout.expert_shards)
+    return StageParameters(split + copies + layer.router + layer.replicated + layer.norms, experts)
+
+
+def stage_parameters(model: Model, layout: Layout, stage: StageLayers) -> StageParameters:
+    """Parameters of a stage on one rank, embedding and head included.
+
+    With tied embeddings the last stage holds a copy of the embedding of its own, unless it has it anyway.
+    """
+    total = StageParameters(0.0, 0.0)
+    kinds = model.kinds()
+    for layer in range(stage.first, stage.first + stage.layers):
+        total += layer_rank_parameters(model, layout, kinds[layer])
+    shards = layout.tp if layout.vocabulary_over_tp else 1
+    table = padded_vocab(model, layout) * (model.embedding_width or model.hidden) / shards
+    tied = model.tied_embeddings and stage.embedding > 0 and stage.head > 0
+    tables = max(stage.embedding, stage.head) if tied else stage.embedding + stage.head
+    positions = model.position_rows * model.hidden * stage.embedding
+    return total + StageParameters(tables * table + positions, 0.0)
+
+
+def state_bytes(layout: Layout, parameters: StageParameters) -> StateBytes:
+    """Weights, gradients and optimizer states of a rank's parameters under the layout's ZeRO stage."""
+    numbers = layout.number_format
+    half = 2.0 if closest_framework(layout.framework).half_gradients else 0.0
+    each = (numbers.weight_bytes, numbers.gradient_bytes + half, numbers.optimizer_bytes)
+    sharded_from = (3, 2, 1)
+    dense = _sharded(layout.zero_stage, layout.dp * layout.cp, each, sharded_from)
+    experts = _sharded(layout.zero_stage, layout.expert_data, each, sharded_from)
+    weights, gradients, optimizer = (
+        parameters.dense * d + parameters.experts * e for d, e in zip(dense, experts, strict=True)
+    )
+    return StateBytes(weights, gradients, optimizer)
+
+
+def _sharded(
+    stage: int, replicas: int, each: tuple[float, ...], sharded_from: tuple[int, ...]
+) -> tuple[float, ...]:
+    return tuple(
+        size / replicas if stage >= least else size for size, least in zip(each, sharded_from, strict=True)
+    )
+
+
+def stage_memory(model: Model, layout: Layout, stage: StageLayers) -> StageMemory:
+    """States and activations of one stage on one rank."""
+    states = state_bytes(layout, stage_parameters(model, layout, stage))
+    activations = _gathered(model, layout, stage_activations(model, layout, stage))
+    return StageMemory(states, activations)
+
+
+def stage_activations(model: Model, layout: Layout, stage: StageLayers) -> ActivationBytes:
+    """What one microbatch holds on one stage, embedding and head included."""
+    kinds = model.kinds()
+    recomputed = stage.layers if layout.recompute_layers is None else layout.recompute_layers
+    total = NOTHING
+    for index in range(stage.layers):
+        kind = kinds[stage.first + index]
+        total += layer_activations(model, layout, kind, recompute=index < recomputed)
+    return total + _ends(model, layout, stage)
+
+
+def _ends(model: Model, layout: Layout, stage: StageLayers) -> ActivationBytes:
+    """Dropout mask of the embedding; final norm, logits and loss of the head (2205.05198, section 4.3)."""
+    own = layout.tokens * model.hidden / layout.sequence_shards
+    numbers = layout.number_format
+    embedding = own * stage.embedding if model.dropout else 0.0
+    if not stage.head:
+        return ActivationBytes(embedding, 0.0, 0.0)
+    framework = closest_framework(layout.framework)
+    shards = layout.tp if layout.vocabulary_over_tp else 1
+    logits = layout.tokens * padded_vocab(model, layout) * stage.head / shards
+    product_input = numbers.matrix_input_bytes * own
+    stored = numbers.activation_bytes * own + product_input + framework.stored_logits_bytes * logits
+    kept = product_input + numbers.activation_bytes * logits
+    return ActivationBytes(
+        embedding + stored, kept, (framework.logits_bytes - framework.stored_logits_bytes) * logits
+    )
+
+
+def _gathered(model: Model, layout: Layout, activations: ActivationBytes) -> ActivationBytes:
+    """With ZeRO-3 two layers' weights are whole at a time: the one at work and the one being fetched."""
+    if layout.zero_stage < 3:
+        return activations
+    largest = max(
+        parameters.dense + parameters.experts
+        for parameters in (layer_rank_parameters(model, layout, kind) for kind in set(model.kinds()))
+    )
+    gathered = 2 * largest * layout.number_format.activation_bytes
+    return replace(activations, working=activations.working + gathered)
+
+
+def message_bytes(model: Model, layout: Layout) -> float:
+    """Of one activation (or its gradient) from stage to stage, as one rank sends it.
+
+    With sequence parallelism each tensor-parallel rank sends its part; so it does without, where the
+    framework scatters before sending and gathers after (Megatron-LM's default, not counted here).
+    """
+    return layout.number_format.activation_bytes * layout.tokens * model.hidden / layout.sequence_shards
+
+
+@dataclass(frozen=True)
+class RankMemory:
+    """Peak of one rank, in bytes."""
+
+    states: StateBytes
+    activations: float
+    working: float
+    buffers: float
+
+    @property
+    def allocated(self) -> float:
+        """What the framework's allocator counts at its peak (torch.cuda.max_memory_allocated)."""
+        return self.states.total + self.activations + self.working + self.buffers
+
+    def on_device(self, layout: Layout) -> float:
+        """With fragments, CUDA context and communication buffers: what must fit on the GPU."""
+        return self.allocated * (1 + FRAGMENTATION) + closest_framework(layout.framework).overhead_bytes
+
+
+def rank_memory(
+    stages: Sequence[StageMemory], in_flight: Sequence[float], *, message: float = 0.0
+) -> RankMemory:
+    """Peak of a rank that holds `stages`, with so many microbatches of each in flight at the peak.
+
+    `message` bytes are held twice for each direction: one being sent, one received.
+    """
+    states = StateBytes(
+        sum(stage.states.weights for stage in stages),
+        sum(stage.states.gradients for stage in stages),
+        sum(stage.states.optimizer for stage in stages),
+    )
+    pairs = zip(stages, in_flight, strict=True)
+    activations = sum(stage.activations.stored * count for stage, count in pairs)
+    working = max((stage.activations.working for stage in stages), default=0.0)
+    return RankMemory(states, activations, working, 2 * message)
