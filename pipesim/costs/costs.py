@@ -43,7 +43,9 @@ class WrongStages(PipesimError):
     stages: int
 
     def __str__(self) -> str:
-        return f"{self.what} has {self.given} values for {self.stages} stages: give one number, or {self.stages}"
+        return (
+            f"{self.what} has {self.given} values for {self.stages} stages: give one number, or {self.stages}"
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,9 +120,6 @@ class Costs:
 def at(values: Floats, stage: Ints, microbatch: Ints, slice_: Ints) -> Floats:
     """Pick from an array that broadcasts to (stages, microbatches, slices)."""
     full = values.reshape(values.shape + (1,) * (3 - values.ndim))
-    places = (
-        index if size > 1 else np.zeros_like(index)
-        for index, size in zip((stage, microbatch, slice_), full.shape, strict=True)
-    )
-    picked: Floats = full[tuple(places)]
+    places = (stage, microbatch, slice_)
+    picked: Floats = full[tuple(places[axis] * (full.shape[axis] > 1) for axis in range(3))]
     return picked

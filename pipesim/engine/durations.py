@@ -9,7 +9,6 @@ import numpy as np
 from pipesim.costs.costs import Costs, Floats, WrongStages, at
 from pipesim.costs.network import Route
 from pipesim.ir.action import Kind
-
 from pipesim.ir.program import Program
 
 
@@ -58,7 +57,8 @@ def _seconds(program: Program, costs: Costs) -> Floats:
 def _pair_seconds(program: Program, costs: Costs, seconds: Floats, second: np.ndarray) -> Floats:
     one, other = seconds[second - 1], seconds[second]
     if costs.pair_s is None:
-        return one + other - costs.overlap * np.minimum(one, other)
+        both: Floats = one + other - costs.overlap * np.minimum(one, other)
+        return both
     ops = program.ops
     forward = np.where(ops.kind[second - 1] == Kind.F, second - 1, second)
     return at(costs.pair_s, ops.stage[forward], ops.microbatch[forward], ops.slice[forward])
@@ -111,9 +111,11 @@ def _routes(program: Program, costs: Costs) -> tuple[np.ndarray, tuple[Route, ..
     ways += [network.route(int(code) // ranks, int(code) % ranks) for code in codes]
     for rank in range(ranks):
         mine = program.rank == rank
-        for kinds, way in (((Kind.X,), _refuge(program, costs, rank, out=True)),
-                           ((Kind.L,), _refuge(program, costs, rank, out=False)),
-                           ((Kind.REDUCE,), network.reduce.get(rank, Route()))):
+        for kinds, way in (
+            ((Kind.X,), _refuge(program, costs, rank, out=True)),
+            ((Kind.L,), _refuge(program, costs, rank, out=False)),
+            ((Kind.REDUCE,), network.reduce.get(rank, Route())),
+        ):
             chosen = mine & np.isin(ops.kind, kinds)
             if chosen.any():
                 route[chosen] = len(ways)
@@ -127,6 +129,3 @@ def _refuge(program: Program, costs: Costs, rank: int, *, out: bool) -> Route:
     if partner is None:
         return costs.network.host
     return costs.network.route(rank, partner) if out else costs.network.route(partner, rank)
-
-
-

@@ -28,7 +28,11 @@ def simulate(program: Program, costs: Costs) -> Timeline:
     if np.isnan(run.end).any():
         require_progress(run.lanes, program)  # says who waits for whom
     return Timeline(
-        program, run.start, run.end, memory=memory_trace(program, costs, run.start, run.end), source="simulated"
+        program,
+        run.start,
+        run.end,
+        memory=memory_trace(program, costs, run.start, run.end),
+        source="simulated",
     )
 
 

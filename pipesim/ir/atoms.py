@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 
@@ -48,19 +49,28 @@ class Atoms:
         """Columns from groups of actions: one action, or a fused pair."""
         flat = [(*_numbers(action), place > 0) for group in groups for place, action in enumerate(group)]
         kind, stage, microbatch, slice_, fused = zip(*flat, strict=True) if flat else ((),) * 5
-        return cls.of(kind, np.asarray(stage, np.int32), microbatch, np.asarray(slice_, np.int32),
-                      np.asarray(fused, np.bool_))
+        return cls.of(
+            kind,
+            np.asarray(stage, np.int32),
+            microbatch,
+            np.asarray(slice_, np.int32),
+            np.asarray(fused, np.bool_),
+        )
 
     def __len__(self) -> int:
         return len(self.kind)
 
-    def take(self, index: Ints | slice) -> Atoms:
+    def take(self, index: Ints | builtins.slice) -> Atoms:
         """The same columns at these places."""
         return Atoms(*(getattr(self, column.name)[index] for column in fields(self)))
 
     def action(self, index: int) -> Action:
+        """One of them as an object."""
         return Action(
-            Kind(int(self.kind[index])), int(self.stage[index]), int(self.microbatch[index]), int(self.slice[index])
+            Kind(int(self.kind[index])),
+            int(self.stage[index]),
+            int(self.microbatch[index]),
+            int(self.slice[index]),
         )
 
     def texts(self) -> list[str]:

@@ -56,6 +56,15 @@ def lower(schedule: Schedule, *, comm: Comm = "edge", reduce: bool = False, clip
     return _assemble(schedule, messages, _one_global_order(schedule, messages), comm, reduce, clip)
 
 
+def lower_in_one_order(schedule: Schedule, *, reduce: bool = False) -> Program:
+    """As `lower`, with all transfers in one global order, that of a unit-time run: right for any lanes.
+
+    Raises Deadlock if the schedule's own order cannot be run.
+    """
+    messages = _messages(schedule)
+    return _assemble(schedule, messages, _one_global_order(schedule, messages), "rank", reduce, False)
+
+
 def _messages(schedule: Schedule) -> _Messages:
     needs, rank = schedule.dependencies, schedule.rank
     crosses = (needs.flow != Flow.LOCAL) & (rank[needs.producer] != rank[needs.consumer])
@@ -140,7 +149,7 @@ def _assemble(
 
     edges = [(recv_at, action_at[of.consumer]), (action_at[of.producer], send_at), *_move_edges(schedule, action_at)]
     edges += _tail_edges(tail, action_at, tail_at, clip)
-    need, need_offsets = _compress(edges, len(order))
+    need, need_offsets = compress(edges, len(order))
     offsets = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=schedule.ranks))])
     return Program(schedule, ops, offsets, flow[order], peer, match, need, need_offsets, comm)
 
@@ -239,7 +248,7 @@ def _tail_edges(tail: _Tail, action_at: Ints, tail_at: Ints, clip: bool) -> list
     return [(columns[0], columns[1])]
 
 
-def _compress(edges: list[tuple[Ints, Ints]], ops: int) -> tuple[Ints, Ints]:
+def compress(edges: list[tuple[Ints, Ints]], ops: int) -> tuple[Ints, Ints]:
     """Edges (needed, needing) as compressed rows by the needing operation."""
     needed = np.concatenate([edge[0] for edge in edges])
     needing = np.concatenate([edge[1] for edge in edges])

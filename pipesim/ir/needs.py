@@ -120,10 +120,18 @@ def dependencies(shape: Shape, stages: int, microbatches: int, atoms: Atoms) -> 
         if not rule.optional:
             missing = who[~there]
             unmet += [
-                (int(index), rule.role, int(rule.stage[index]), int(rule.microbatch[index]), int(rule.slice[index]))
+                (
+                    int(index),
+                    rule.role,
+                    int(rule.stage[index]),
+                    int(rule.microbatch[index]),
+                    int(rule.slice[index]),
+                )
                 for index in missing
             ]
-    return Dependencies(np.concatenate(consumers), np.concatenate(producers), np.concatenate(flows), tuple(unmet))
+    return Dependencies(
+        np.concatenate(consumers), np.concatenate(producers), np.concatenate(flows), tuple(unmet)
+    )
 
 
 class _Table:
@@ -156,7 +164,10 @@ class _Table:
 def _inside(shape: tuple[int, int, int], stage: Ints, microbatch: Ints, slice_: Ints) -> NDArray[np.bool_]:
     stages, microbatches, slices = shape
     return (
-        (stage >= 0) & (stage < stages)
-        & (microbatch >= 0) & (microbatch < microbatches)
-        & (slice_ >= 0) & (slice_ < slices)
+        (stage >= 0)
+        & (stage < stages)
+        & (microbatch >= 0)
+        & (microbatch < microbatches)
+        & (slice_ >= 0)
+        & (slice_ < slices)
     )

@@ -57,8 +57,12 @@ class Placement:
         if self.chains > 1:
             return "bidirectional"
         virtual = self.stages // self.ranks
-        for word, made in (("linear", looped(self.ranks, 1)), ("looped", looped(self.ranks, virtual)),
-                           ("vee", wave(self.ranks, 2)), ("wave", wave(self.ranks, virtual))):
+        for word, made in (
+            ("linear", looped(self.ranks, 1)),
+            ("looped", looped(self.ranks, virtual)),
+            ("vee", wave(self.ranks, 2)),
+            ("wave", wave(self.ranks, virtual)),
+        ):
             if made == self:
                 return word
         return "custom"

@@ -39,7 +39,9 @@ class Schedule:
     refuge: tuple[int | None, ...] = ()
 
     @classmethod
-    def of_rows(cls, name: str, placement: Placement, microbatches: int, rows: Sequence[Atoms], **more: Any) -> Schedule:
+    def of_rows(
+        cls, name: str, placement: Placement, microbatches: int, rows: Sequence[Atoms], **more: Any
+    ) -> Schedule:
         """One `Atoms` a rank."""
         offsets = np.cumsum([0, *map(len, rows)])
         return cls(name, placement, microbatches, concatenate(rows), offsets, **more)
@@ -114,10 +116,20 @@ class Schedule:
         if not isinstance(other, Schedule):
             return NotImplemented
         return (
-            (self.placement, self.microbatches, self.slices, self.slicing, self.update_every, self.refuge)
-            == (other.placement, other.microbatches, other.slices, other.slicing, other.update_every, other.refuge)
-            and self.orders == other.orders
-        )
+            self.placement,
+            self.microbatches,
+            self.slices,
+            self.slicing,
+            self.update_every,
+            self.refuge,
+        ) == (
+            other.placement,
+            other.microbatches,
+            other.slices,
+            other.slicing,
+            other.update_every,
+            other.refuge,
+        ) and self.orders == other.orders
 
     __hash__ = None  # type: ignore[assignment]
 
