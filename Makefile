@@ -12,7 +12,7 @@ PYTEST_FLAGS ?=
 WORKERS ?= 2
 
 bin := $(VENV)/bin
-pip := $(bin)/python -m pip install -q --disable-pip-version-check -c constraints.txt $(PIP_FLAGS)
+pip := $(bin)/python -m pip install -qq --disable-pip-version-check -c constraints.txt $(PIP_FLAGS)
 pytest := $(bin)/python -m pytest -n $(WORKERS)
 
 .PHONY: help
