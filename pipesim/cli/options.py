@@ -1,0 +1,84 @@
+"""Options that choose a schedule: the same in every command that takes one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from pipesim.errors import PipesimError
+from pipesim.ir.schedule import Schedule
+from pipesim.schedules.lookup import build, find, is_file
+from pipesim.schedules.offload import with_offload
+
+Name = Annotated[
+    str, typer.Argument(help="A schedule (`pipesim schedules` lists them), my_module.py:build, or a file of orders.")
+]
+Ranks = Annotated[int | None, typer.Option("--ranks", "--pp", "-p", help="Pipeline ranks.")]
+Microbatches = Annotated[int | None, typer.Option("--microbatches", "-m", help="Microbatches a step.")]
+Virtual = Annotated[int | None, typer.Option("--virtual", "-v", help="Stages a rank.")]
+Group = Annotated[int | None, typer.Option("--group", help="Microbatches that pass a stage before the next one runs.")]
+Slices = Annotated[int | None, typer.Option("--slices", help="Sequence slices a microbatch (decode: tokens).")]
+MemoryLimit = Annotated[
+    float | None, typer.Option("--memory-limit", help="Most activations a rank holds, in microbatches.")
+]
+Offload = Annotated[
+    float | None, typer.Option("--offload", help="Part of the activations moved to host memory, 0 to 1.")
+]
+Option = Annotated[
+    list[str] | None, typer.Option("--option", "-o", metavar="KEY=VALUE", help="Any other option of the schedule.")
+]
+
+
+@dataclass(eq=False)
+class BadOption(PipesimError):
+    """An option of a schedule that is not written as one."""
+
+    given: str
+
+    def __str__(self) -> str:
+        return f"--option {self.given!r}: expected a name and a value, as in --option virtual=2"
+
+
+def schedule_from_options(
+    name: str, *, ranks: int | None, microbatches: int | None, virtual: int | None = None, group: int | None = None,
+    slices: int | None = None, memory_limit: float | None = None, offload: float | None = None,
+    option: Sequence[str] | None = None, offered: Mapping[str, Any] | None = None, lenient: bool = False,
+) -> Schedule:
+    """The schedule that a command line asks for.
+
+    offered: further options, such as the times a cost-aware family builds for; used where the family has them.
+    lenient: also drop asked-for options that the family does not have (several families are compared).
+    Raises what `pipesim.schedules.lookup.build` raises, and BadOption.
+    """
+    asked = {"virtual": virtual, "group": group, "slices": slices, "memory_limit": memory_limit}
+    options = {key: value for key, value in asked.items() if value is not None}
+    options |= dict(map(_parse_option, option or ()))
+    if is_file(name):
+        kept = {} if lenient else options
+    else:
+        known = find(name).options
+        kept = {key: value for key, value in options.items() if key in known or not lenient}
+        kept |= {key: value for key, value in (offered or {}).items() if key in known and key not in kept}
+    schedule = build(name, ranks=ranks, microbatches=microbatches, **kept)
+    return with_offload(schedule, share=offload) if offload is not None else schedule
+
+
+def _parse_option(text: str) -> tuple[str, Any]:
+    key, equals, value = text.partition("=")
+    key = key.strip().replace("-", "_")
+    if not equals or not key.isidentifier() or not value.strip():
+        raise BadOption(text)
+    return key, _parse_value(value.strip())
+
+
+def _parse_value(text: str) -> Any:
+    """A whole number, a number, true or false, else the text itself."""
+    for read in (int, float):
+        try:
+            return read(text)
+        except ValueError:
+            pass
+    return {"true": True, "false": False, "none": None}.get(text.lower(), text)

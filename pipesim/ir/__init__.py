@@ -1,0 +1,1 @@
+"""What runs where, in which order: actions, placement, schedules, the dependency rule, lowering, the checker."""
