@@ -84,13 +84,14 @@ class _Run:
             yield from self._send(op, piped)
         elif kind == Kind.RECV:
             self.posted[op].succeed()
-            yield self.ended[op]
+            if not piped:
+                yield self.ended[op]
         else:
             yield from self._alone(op)
 
     def _send(self, op: int, piped: bool) -> Process:
         """A rendezvous: begins when the receive is posted. With a lane to itself an edge does not hold its
-        lane for the latency, so that messages follow each other on the way."""
+        lanes for the latency, nor for a receive posted ahead, so that messages follow each other on the way."""
         receive, route = self.match[op], self.routes[op]
         if not self.posted[receive].triggered:
             yield self.posted[receive]
