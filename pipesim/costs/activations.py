@@ -46,9 +46,7 @@ class ActivationBytes:
 
     def __add__(self, other: ActivationBytes) -> ActivationBytes:
         """Of two parts one after the other: stored bytes add up, the larger working set counts."""
-        return ActivationBytes(
-            self.stored + other.stored, self.kept + other.kept, max(self.working, other.working)
-        )
+        return ActivationBytes(self.stored + other.stored, self.kept + other.kept, max(self.working, other.working))
 
     @property
     def released_at_input(self) -> float:
@@ -60,17 +58,13 @@ NOTHING = ActivationBytes(0.0, 0.0, 0.0)
 
 
 @lru_cache(maxsize=65536)
-def layer_activations(
-    model: Model, layout: Layout, kind: LayerKind, *, recompute: bool = True
-) -> ActivationBytes:
+def layer_activations(model: Model, layout: Layout, kind: LayerKind, *, recompute: bool = True) -> ActivationBytes:
     """Of one layer and one microbatch; `recompute=False` for a layer that recomputation leaves out."""
     tensors = layer_tensors(model, layout, kind)
     mode = layout.recompute if recompute else "none"
     everything = sum(tensor.bytes for tensor in tensors)
     inputs = sum(tensor.bytes for tensor in tensors if tensor.for_weights)
-    gradients = layout.number_format.activation_bytes * sum(
-        g.m * g.n * g.count for g in gemms(model, layout, kind)
-    )
+    gradients = layout.number_format.activation_bytes * sum(g.m * g.n * g.count for g in gemms(model, layout, kind))
     working = _working(model, layout, kind)
     if mode == "full":
         layer_input = _row(model, layout)
@@ -127,9 +121,7 @@ def _latent_tensors(model: Model, layout: Layout) -> Iterator[Stored]:
     size, own = layout.number_format.activation_bytes * layout.tokens, layout.tokens / layout.sequence_shards
     ranks = latent.query_rank + latent.key_value_rank
     heads = model.heads / layout.tp
-    yield Stored(
-        "latents before their norm", "layer", size / layout.sequence_shards * (ranks + latent.rope_dim)
-    )
+    yield Stored("latents before their norm", "layer", size / layout.sequence_shards * (ranks + latent.rope_dim))
     yield Stored("latents", "norms", _product_input(layout, own * ranks), for_weights=True)
     yield Stored("queries", "layer", size * model.query_width / layout.tp)
     yield Stored("keys", "layer", size * heads * (latent.nope_dim + latent.rope_dim))

@@ -21,6 +21,7 @@ SplitRule = Literal[
     "balanced",
     "cost-threshold",
 ]
+ENDS_ARE_LAYERS = ("ends-one-fewer", "embedding-as-layer", "embedding-and-loss-as-layers")
 RECOMPUTE_MODULES = ("core_attention", "norms", "mlp_activation", "mlp")
 AXES = ("tp", "cp", "ep", "dp", "pp")
 
@@ -128,9 +129,7 @@ class Layout:
         if self.gpus == gpus:
             return
         rest = self.tp * self.cp * self.pp
-        works = (
-            f"dp={gpus // rest} works" if gpus % rest == 0 else f"{_nearest_multiples(gpus, rest)} GPUs work"
-        )
+        works = f"dp={gpus // rest} works" if gpus % rest == 0 else f"{_nearest_multiples(gpus, rest)} GPUs work"
         raise BadLayout(
             f"tp={self.tp} · pp={self.pp} · dp={self.dp} · cp={self.cp} = {self.gpus} GPUs, not {gpus}", works
         )
@@ -138,11 +137,10 @@ class Layout:
     def check_model(self, model: Model) -> None:
         """Raise unless this model can be split this way."""
         _check_heads(self, model)
-        if model.layers < self.stages and not isinstance(self.split, tuple):
+        places = model.layers + (2 if self.split in ENDS_ARE_LAYERS else 0)
+        if places < self.stages and not isinstance(self.split, tuple):
             stages = f"pp={self.pp} × virtual={self.virtual} = {self.stages} stages"
-            raise BadLayout(
-                f"{model.layers} layers cannot fill {stages}", f"at most {model.layers} stages work"
-            )
+            raise BadLayout(f"{model.layers} layers cannot fill {stages}", f"at most {places} stages work")
         if isinstance(self.split, tuple) and sum(self.split) != model.layers:
             raise BadLayout(
                 f"layers per stage {list(self.split)} add up to {sum(self.split)}, "
@@ -151,9 +149,7 @@ class Layout:
             )
         experts = model.experts.count if model.experts else 1
         if experts % self.ep:
-            raise BadLayout(
-                f"{experts} experts cannot be split over ep={self.ep}", _divisor_hint("ep", experts)
-            )
+            raise BadLayout(f"{experts} experts cannot be split over ep={self.ep}", _divisor_hint("ep", experts))
 
 
 _COUNTS = ("tp", "pp", "dp", "cp", "ep", "virtual", "micro_batch", "global_batch", "seq")
@@ -215,9 +211,7 @@ def _check_batch(layout: Layout) -> None:
         )
     parts = layout.cp * layout.sequence_shards
     if layout.seq % parts:
-        what = f"cp={layout.cp}" + (
-            f" × tp={layout.tp} (sequence parallel)" if layout.sequence_parallel else ""
-        )
+        what = f"cp={layout.cp}" + (f" × tp={layout.tp} (sequence parallel)" if layout.sequence_parallel else "")
         raise BadLayout(
             f"seq={layout.seq} cannot be split over {what}", f"{_nearest_multiples(layout.seq, parts)} work"
         )
@@ -228,14 +222,10 @@ def _check_experts(layout: Layout) -> None:
         raise BadLayout("expert_tp=0 must be at least 1", f"1 and tp={layout.tp} work")
     room = layout.tp * layout.cp * layout.dp
     if room % layout.expert_shards:
-        raise BadLayout(
-            f"expert_tp={layout.expert_shards} does not divide tp·cp·dp={room}", f"tp={layout.tp} works"
-        )
+        raise BadLayout(f"expert_tp={layout.expert_shards} does not divide tp·cp·dp={room}", f"tp={layout.tp} works")
     room //= layout.expert_shards
     if room % layout.ep:
-        raise BadLayout(
-            f"ep={layout.ep} does not divide tp·cp·dp / expert_tp = {room}", _divisor_hint("ep", room)
-        )
+        raise BadLayout(f"ep={layout.ep} does not divide tp·cp·dp / expert_tp = {room}", _divisor_hint("ep", room))
 
 
 def _check_heads(layout: Layout, model: Model) -> None:

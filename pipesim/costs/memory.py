@@ -12,14 +12,11 @@ from functools import lru_cache
 
 from pipesim.costs.activations import NOTHING, ActivationBytes, layer_activations
 from pipesim.costs.flops import padded_vocab
-from pipesim.costs.frameworks import closest_framework
+from pipesim.costs.frameworks import Framework, closest_framework
 from pipesim.costs.layout import Layout
 from pipesim.costs.model import LayerKind, Model
 from pipesim.costs.params import layer_parameters
 from pipesim.costs.split import StageLayers
-
-FRAGMENTATION = 0.04
-"""Share of allocated memory that the caching allocator loses to fragments (estimate)."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +83,8 @@ def stage_parameters(model: Model, layout: Layout, stage: StageLayers) -> StageP
 def state_bytes(layout: Layout, parameters: StageParameters) -> StateBytes:
     """Weights, gradients and optimizer states of a rank's parameters under the layout's ZeRO stage."""
     numbers = layout.number_format
-    half = 2.0 if closest_framework(layout.framework).half_gradients else 0.0
+    twice = closest_framework(layout.framework).half_gradients and numbers.gradient_bytes > numbers.weight_bytes
+    half = numbers.weight_bytes if twice else 0.0
     each = (numbers.weight_bytes, numbers.gradient_bytes + half, numbers.optimizer_bytes)
     sharded_from = (3, 2, 1)
     dense = _sharded(layout.zero_stage, layout.dp * layout.cp, each, sharded_from)
@@ -97,12 +95,8 @@ def state_bytes(layout: Layout, parameters: StageParameters) -> StateBytes:
     return StateBytes(weights, gradients, optimizer)
 
 
-def _sharded(
-    stage: int, replicas: int, each: tuple[float, ...], sharded_from: tuple[int, ...]
-) -> tuple[float, ...]:
-    return tuple(
-        size / replicas if stage >= least else size for size, least in zip(each, sharded_from, strict=True)
-    )
+def _sharded(stage: int, replicas: int, each: tuple[float, ...], sharded_from: tuple[int, ...]) -> tuple[float, ...]:
+    return tuple(size / replicas if stage >= least else size for size, least in zip(each, sharded_from, strict=True))
 
 
 def stage_memory(model: Model, layout: Layout, stage: StageLayers) -> StageMemory:
@@ -136,9 +130,7 @@ def _ends(model: Model, layout: Layout, stage: StageLayers) -> ActivationBytes:
     product_input = numbers.matrix_input_bytes * own
     stored = numbers.activation_bytes * own + product_input + framework.stored_logits_bytes * logits
     kept = product_input + numbers.activation_bytes * logits
-    return ActivationBytes(
-        embedding + stored, kept, (framework.logits_bytes - framework.stored_logits_bytes) * logits
-    )
+    return ActivationBytes(embedding + stored, kept, (framework.logits_bytes - framework.stored_logits_bytes) * logits)
 
 
 def _gathered(model: Model, layout: Layout, activations: ActivationBytes) -> ActivationBytes:
@@ -154,12 +146,13 @@ def _gathered(model: Model, layout: Layout, activations: ActivationBytes) -> Act
 
 
 def message_bytes(model: Model, layout: Layout) -> float:
-    """Of one activation (or its gradient) from stage to stage, as one rank sends it.
+    """Of one activation (or its gradient) from stage to stage, as one tensor-parallel rank sends it.
 
-    With sequence parallelism each tensor-parallel rank sends its part; so it does without, where the
-    framework scatters before sending and gathers after (Megatron-LM's default, not counted here).
+    With sequence parallelism each rank sends its own part; so it does without, in a framework that scatters.
     """
-    return layout.number_format.activation_bytes * layout.tokens * model.hidden / layout.sequence_shards
+    scatters = closest_framework(layout.framework).scatters_messages
+    parts = layout.tp if scatters else layout.sequence_shards
+    return layout.number_format.activation_bytes * layout.tokens * model.hidden / parts
 
 
 @dataclass(frozen=True)
@@ -176,14 +169,16 @@ class RankMemory:
         """What the framework's allocator counts at its peak (torch.cuda.max_memory_allocated)."""
         return self.states.total + self.activations + self.working + self.buffers
 
-    def on_device(self, layout: Layout) -> float:
+    def on_device(self, framework: Framework) -> float:
         """With fragments, CUDA context and communication buffers: what must fit on the GPU."""
-        return self.allocated * (1 + FRAGMENTATION) + closest_framework(layout.framework).overhead_bytes
+        return self.allocated * (1 + framework.fragments) + framework.overhead_bytes
+
+    def reported(self, framework: Framework) -> float:
+        """What a published figure of this framework counts."""
+        return self.on_device(framework) if framework.reports == "device" else self.allocated
 
 
-def rank_memory(
-    stages: Sequence[StageMemory], in_flight: Sequence[float], *, message: float = 0.0
-) -> RankMemory:
+def rank_memory(stages: Sequence[StageMemory], in_flight: Sequence[float], *, message: float = 0.0) -> RankMemory:
     """Peak of a rank that holds `stages`, with so many microbatches of each in flight at the peak.
 
     `message` bytes are held twice for each direction: one being sent, one received.

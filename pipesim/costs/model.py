@@ -226,8 +226,13 @@ def _whole(model: str, field: str, value: object) -> int:
 
 
 def usual_heads(hidden: int) -> int:
-    """Heads when a row does not say: as many of width 128 as fit, so that they divide `hidden`."""
-    return next(heads for heads in range(max(1, hidden // 128), 0, -1) if hidden % heads == 0)
+    """Heads when a row does not say: about hidden / 128, dividing `hidden`, and a multiple of 8 if possible.
+
+    (So that eight tensor-parallel ranks can share them, as they must in the rows that leave this out.)
+    """
+    divisors = [heads for heads in range(1, min(hidden, 4096) + 1) if hidden % heads == 0]
+    by_eight = [heads for heads in divisors if heads % 8 == 0]
+    return min(by_eight or divisors, key=lambda heads: abs(heads - hidden / 128))
 
 
 def _llama_ffn(hidden: int) -> int:

@@ -9,7 +9,7 @@ from functools import lru_cache
 import numpy as np
 
 from pipesim.costs.flops import head_flops_per_token, layer_flops_per_token
-from pipesim.costs.layout import BadLayout, Layout, SplitRule
+from pipesim.costs.layout import ENDS_ARE_LAYERS, BadLayout, Layout
 from pipesim.costs.model import Model
 
 Counts = tuple[int, ...]
@@ -75,14 +75,10 @@ def layers_per_stage(model: Model, layout: Layout, costs: SplitCosts | None = No
         return rule
     if rule == "even":
         return even(model.layers, stages)
-    if rule in ("embedding-as-layer", "embedding-and-loss-as-layers"):
+    if rule in ENDS_ARE_LAYERS:
         return ends_count_as_layers(model.layers, stages)
-    if rule == "ends-one-fewer":
-        return ends_one_fewer(model.layers, stages)
     if costs is not None and len(costs.layers) != model.layers:
-        raise BadLayout(
-            f"{len(costs.layers)} layer costs for {model.layers} layers", f"give {model.layers} numbers"
-        )
+        raise BadLayout(f"{len(costs.layers)} layer costs for {model.layers} layers", f"give {model.layers} numbers")
     if rule == "cost-threshold":
         return by_threshold(costs or nanotron_costs(model), stages)[0]
     return balanced((costs or flops_costs(model, layout)).whole(), stages)
@@ -95,30 +91,17 @@ def even(layers: int, stages: int) -> Counts:
 
 
 def ends_count_as_layers(layers: int, stages: int) -> Counts:
-    """Embedding and output layer count as a layer each.
+    """Embedding and output layer count as a layer each, so that first and last stage hold one fewer.
 
-    Megatron-LM's `--account-for-embedding-in-pipeline-split` with `-loss-`, Llama 3's 126 layers on 128
-    places (2407.21783), and DeepSpeed's partition "type:transformer|embedding" with tied embeddings.
+    The zero-bubble paper's layers = k · stages − 2 (2401.10241), Llama 3's 126 layers on 128 places
+    (2407.21783), Megatron-LM's `--account-for-embedding-in-pipeline-split` with `-loss-`, and DeepSpeed's
+    partition "type:transformer|embedding" with tied embeddings.
     """
     if stages == 1:
         return (layers,)
     counts = list(even(layers + 2, stages))
     counts[0] -= 1
     counts[-1] -= 1
-    return _from_ends(counts, layers)
-
-
-def ends_one_fewer(layers: int, stages: int) -> Counts:
-    """First and last stage one layer fewer than the others (zero-bubble paper: layers = k · stages − 2)."""
-    return ends_count_as_layers(layers, stages)
-
-
-def _from_ends(counts: list[int], layers: int) -> Counts:
-    if min(counts) < 0:
-        raise BadLayout(
-            f"{layers} layers on {len(counts)} stages leave an end stage with {min(counts)} layers",
-            "fewer stages or the rule even work",
-        )
     return tuple(counts)
 
 
@@ -191,6 +174,3 @@ def split_note(model: Model, layout: Layout) -> str | None:
         return None
     rule = layout.split if isinstance(layout.split, str) else "given"
     return f"{model.layers} layers on {len(counts)} stages are uneven ({rule}): {', '.join(map(str, counts))}"
-
-
-__all__ = ["SplitCosts", "SplitRule", "StageLayers", "layers_per_stage", "split_layers", "split_note"]
