@@ -4,31 +4,34 @@ from __future__ import annotations
 
 import numpy as np
 
-from pipesim.ir.action import Kind
-from pipesim.ir.atoms import Atoms, Ints
 from pipesim.ir.placement import looped
 from pipesim.ir.schedule import Schedule
 from pipesim.schedules.constraints import Unsuitable
+from pipesim.schedules.weave import Passes, weave
 
 
-def interleaved(*, ranks: int, microbatches: int, virtual: int = 2, group: int | None = None) -> Schedule:
+def interleaved(
+    *, ranks: int, microbatches: int, virtual: int = 2, group: int | None = None, overlap: bool = False
+) -> Schedule:
     """Each rank holds v stages p apart; groups of N microbatches go through a stage before the next stage runs.
 
     Thinner stages fill and drain the pipeline v times faster, for v times the messages and more
     activations in flight. N = p (the default where p divides m) is depth-first, N = m breadth-first.
+    overlap: one forward more before the first backward, so that the backward and the forward that follows it
+        are of different microbatches and their communication can hide behind each other (Megatron-LM's
+        overlap of expert-parallel communication).
     Raises Unsuitable where the last group would be smaller than p.
     """
-    size = group_size(ranks, microbatches, group)
-    chunk, microbatch = visits(microbatches, virtual, size)
-    total = len(chunk)
+    size = group_size("interleaved", ranks, microbatches, group)
     rows = []
     for rank in range(ranks):
-        warmup = min(2 * (ranks - rank - 1) + (virtual - 1) * size, total)
-        rows.append(_row(rank, ranks, warmup, chunk, virtual - 1 - chunk, microbatch))
+        forwards, backwards = visits(rank, ranks, microbatches, virtual, size)
+        warmup = 2 * (ranks - rank - 1) + (virtual - 1) * size + (1 if overlap else 0)
+        rows.append(weave(forwards, backwards, min(warmup, len(forwards))))
     return Schedule.of_rows("interleaved", looped(ranks, virtual), microbatches, rows)
 
 
-def group_size(ranks: int, microbatches: int, group: int | None) -> int:
+def group_size(family: str, ranks: int, microbatches: int, group: int | None) -> int:
     """The group size N asked for, or p where p divides m, or m cut into m // p equal groups.
 
     Raises Unsuitable with the nearest values that work.
@@ -43,11 +46,10 @@ def group_size(ranks: int, microbatches: int, group: int | None) -> int:
     nearest = sorted(sizes, key=lambda n: (abs(n - size), n))[:3]
     multiples = sorted({microbatches // ranks * ranks, (microbatches // ranks + 1) * ranks} - {0})
     raise Unsuitable(
-        "interleaved",
+        family,
         f"microbatches {microbatches} in groups of {size} on {ranks} ranks",
         f"every group, the last one too, must have at least {min(ranks, microbatches)} microbatches",
-        f"a group size of {' or '.join(map(str, sorted(nearest)))}, "
-        f"or {' or '.join(map(str, multiples))} microbatches",
+        f"a group size of {' or '.join(map(str, sorted(nearest)))}, or {' or '.join(map(str, multiples))} microbatches",
     )
 
 
@@ -57,27 +59,12 @@ def _fits(ranks: int, microbatches: int, size: int) -> bool:
     return least <= size <= microbatches and (rest == 0 or rest >= least)
 
 
-def visits(microbatches: int, virtual: int, size: int) -> tuple[Ints, Ints]:
-    """Chunk and microbatch of each forward a rank does, in order."""
-    chunks, order = [], []
-    for start in range(0, microbatches, size):
-        members = np.arange(start, min(start + size, microbatches))
-        chunks.append(np.repeat(np.arange(virtual), len(members)))
-        order.append(np.tile(members, virtual))
-    return np.concatenate(chunks), np.concatenate(order)
-
-
-def _row(
-    rank: int, ranks: int, warmup: int, forward_chunk: Ints, backward_chunk: Ints, microbatch: Ints
-) -> Atoms:
-    total = len(microbatch)
-    steady = total - warmup
-    is_forward = np.zeros(2 * total, np.bool_)
-    is_forward[:warmup] = True
-    is_forward[warmup : warmup + 2 * steady : 2] = True
-    stage = np.empty(2 * total, np.int32)
-    order = np.empty(2 * total, np.int32)
-    for mine, chunk in ((is_forward, forward_chunk), (~is_forward, backward_chunk)):
-        stage[mine] = rank + ranks * chunk
-        order[mine] = microbatch
-    return Atoms.of(np.where(is_forward, Kind.F, Kind.B), stage, order)
+def visits(rank: int, ranks: int, microbatches: int, virtual: int, size: int) -> tuple[Passes, Passes]:
+    """Forwards and backwards of a rank, each in order: group by group, all its stages for each group."""
+    full, rest = divmod(microbatches, size)
+    whole = np.arange(full * size).reshape(full, 1, size).repeat(virtual, axis=1).ravel()
+    chunk = np.tile(np.repeat(np.arange(virtual), size), full)
+    microbatch = np.concatenate([whole, np.tile(np.arange(full * size, microbatches), virtual)])
+    chunk = np.concatenate([chunk, np.repeat(np.arange(virtual), rest)])
+    last = virtual - 1
+    return Passes(rank + ranks * chunk, microbatch), Passes(rank + ranks * (last - chunk), microbatch)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from pipesim.ir.action import Kind
 from pipesim.ir.atoms import Atoms
 from pipesim.ir.placement import linear
 from pipesim.ir.schedule import Schedule
+from pipesim.schedules.weave import each_microbatch, weave
 
 
 def one_f_one_b(*, ranks: int, microbatches: int) -> Schedule:
@@ -16,20 +14,11 @@ def one_f_one_b(*, ranks: int, microbatches: int) -> Schedule:
     Rank r may be at most p-r microbatches ahead of its own backwards: no more are needed to keep the
     ranks after it busy, so activations stay at p-r microbatches however large m is.
     """
-    rows = []
-    for rank in range(ranks):
-        warmup = min(ranks - rank - 1, microbatches)  # never more forwards than there are microbatches
-        rows.append(alternate(rank, warmup, microbatches))
+    rows = [alternate(rank, ranks - rank - 1, microbatches) for rank in range(ranks)]
     return Schedule.of_rows("1f1b", linear(ranks), microbatches, rows)
 
 
 def alternate(stage: int, warmup: int, microbatches: int) -> Atoms:
     """`warmup` forwards, then a forward and a backward in turn, then the backwards that are left."""
-    steady = microbatches - warmup
-    kind = np.full(2 * microbatches, Kind.B)
-    microbatch = np.empty(2 * microbatches, np.int32)
-    forwards = np.concatenate([np.arange(warmup), warmup + 2 * np.arange(steady)])
-    kind[forwards] = Kind.F
-    microbatch[kind == Kind.F] = np.arange(microbatches)
-    microbatch[kind == Kind.B] = np.arange(microbatches)
-    return Atoms.of(kind, stage, microbatch)
+    passes = each_microbatch(stage, microbatches)
+    return weave(passes, passes, warmup)
