@@ -66,6 +66,8 @@ class Gpu:
     peaks: Mapping[str, float]
     """Dense FLOP/s by precision."""
     link: GpuLink
+    host_bytes_per_s: float
+    """To host memory over PCIe, one direction."""
 
     def peak(self, precision: str) -> float:
         """Dense FLOP/s of matrix products in `precision` ("bf16", "fp8", …)."""
@@ -117,6 +119,7 @@ def gpu_of(key: str, entry: Mapping[str, Any]) -> Gpu:
         memory_bytes_per_s=entry["memory_gb_per_s"] * 1e9,
         peaks={name: tflops * 1e12 for name, tflops in entry["peak_tflops"].items()},
         link=GpuLink(kind=f"{link['kind']}{link['generation']}", bytes_per_s=link["gb_per_s"] * 1e9) if link else pcie,
+        host_bytes_per_s=pcie.bytes_per_s,
     )
 
 

@@ -1,0 +1,186 @@
+"""The analytic estimate: Model × Cluster × Layout → Costs of a schedule, with the breakdown behind them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pipesim.costs.cluster import Cluster
+from pipesim.costs.compute import memory_seconds
+from pipesim.costs.costs import Costs, Floats, StageBytes, Work
+from pipesim.costs.flops import model_flops
+from pipesim.costs.frameworks import closest_framework
+from pipesim.costs.groups import expert_groups, rank_groups
+from pipesim.costs.layer_times import COMMUNICATION, Groups, Part, stage_parts
+from pipesim.costs.layout import Layout
+from pipesim.costs.memory import message_bytes, stage_memory, stage_parameters
+from pipesim.costs.model import Model
+from pipesim.costs.pipeline_network import gradient_sync_seconds, pipeline_network
+from pipesim.costs.split import StageLayers, split_layers
+from pipesim.ir.action import Kind
+from pipesim.ir.needs import Flow
+from pipesim.ir.placement import Placement
+
+_ADAM_BYTES = 30.0  # read weight, gradient and both moments, write weight and moments in fp32, weight in bf16
+
+
+@dataclass(frozen=True, eq=False)
+class Estimate:
+    """Costs, and where they come from: the layers and the pieces of work of each stage."""
+
+    costs: Costs
+    stages: tuple[StageLayers, ...]
+    parts: tuple[tuple[Part, ...], ...]  # of each stage of the model
+    layout: Layout
+    assumptions: tuple[str, ...]
+
+
+def estimate(
+    model: Model, cluster: Cluster, layout: Layout, placement: Placement, *, contention: bool = True
+) -> Estimate:
+    """Costs of running `placement` under `layout`; its virtual stages are taken from the placement.
+
+    contention: whether pipeline and gradient traffic share links. Raises BadLayout.
+    """
+    layout = replace(layout, virtual=placement.length // placement.ranks or 1)
+    layout.check_gpus(cluster.devices)
+    layout.check_model(model)
+    stages = split_layers(model, layout)
+    devices = [int(rank) for rank in rank_groups(layout, "pp")[0]]
+    ranks = placement.ranks_of_stages[: placement.length]
+    parts = tuple(
+        stage_parts(model, layout, cluster, cluster.gpu_of(devices[rank]), _groups_of(layout, devices[rank]), stage)
+        for rank, stage in zip(ranks, stages, strict=True)
+    )
+    seconds = _seconds(parts, stages)
+    message = message_bytes(model, layout)
+    network = pipeline_network(cluster, layout, devices, message, contention=contention)
+    costs = Costs(
+        placement.stages,
+        {kind: _twice(values, placement) for kind, values in seconds.items()},
+        tensor_comm_s={kind: _twice(values, placement) for kind, values in _communication(parts).items()},
+        message_bytes={flow: np.full(placement.stages, message) for flow in (Flow.ACTIVATION, Flow.GRADIENT)},
+        network=network,
+        reduce_s=_reduce(model, cluster, layout, stages, devices, placement),
+        optimizer_s=_optimizer(model, cluster, layout, stages, devices, placement),
+        held=_held(model, layout, cluster, stages, devices, placement),
+        work=Work(
+            layout.tokens_per_step,
+            layout.gpus,
+            model_flops(model, tokens=layout.tokens_per_step, seq=layout.seq),
+            cluster.gpu_of(devices[0]).peak(layout.number_format.matrix),
+        ),
+    )
+    return Estimate(costs, stages, parts, layout, _assumptions(layout, contention))
+
+
+def _groups_of(layout: Layout, device: int) -> Groups:
+    def of(groups: np.ndarray) -> tuple[int, ...]:
+        return tuple(int(member) for member in groups[(groups == device).any(axis=1)][0])
+
+    expert = of(expert_groups(layout, "ep")) if layout.ep > 1 else (device,)
+    return Groups(of(rank_groups(layout, "tp")), of(rank_groups(layout, "cp")), expert)
+
+
+def _seconds(parts: tuple[tuple[Part, ...], ...], stages: tuple[StageLayers, ...]) -> dict[Kind, Floats]:
+    """F, I, W and B of each stage. The first stage has no input to differentiate: its I is free and its W
+    the whole backward."""
+    forward = np.array([sum(part.forward_s for part in stage) for stage in parts])
+    inputs = np.array([sum(part.input_s for part in stage) for stage in parts])
+    weights = np.array([sum(part.weight_s for part in stage) for stage in parts])
+    whole = inputs + weights
+    first = next(index for index, stage in enumerate(stages) if stage.first == 0)
+    inputs[first], weights[first] = 0.0, whole[first]
+    return {Kind.F: forward, Kind.B: whole, Kind.I: inputs, Kind.W: weights}
+
+
+def _communication(parts: tuple[tuple[Part, ...], ...]) -> dict[Kind, Floats]:
+    """The part of the seconds that is communication inside a stage."""
+    mine = [[part for part in stage if part.group in COMMUNICATION] for stage in parts]
+    forward = np.array([sum(part.forward_s for part in stage) for stage in mine])
+    inputs = np.array([sum(part.input_s for part in stage) for stage in mine])
+    return {Kind.F: forward, Kind.B: inputs, Kind.I: inputs, Kind.W: np.zeros(len(mine))}
+
+
+def _twice(values: Floats, placement: Placement) -> Floats:
+    """Values of the model's stages for every replica of them."""
+    return np.tile(values, placement.chains)
+
+
+def _reduce(
+    model: Model,
+    cluster: Cluster,
+    layout: Layout,
+    stages: tuple[StageLayers, ...],
+    devices: list[int],
+    placement: Placement,
+) -> Floats:
+    """Seconds of gradient reduction of each stage."""
+    numbers = layout.number_format
+    seconds = []
+    for rank, stage in zip(placement.ranks_of_stages, stages, strict=False):
+        held = stage_parameters(model, layout, stage)
+        count = held.dense + held.experts
+        sizes = (numbers.gradient_bytes, numbers.weight_bytes)
+        seconds.append(gradient_sync_seconds(cluster, layout, devices[rank], count, *sizes))
+    return _twice(np.array(seconds), placement)
+
+
+def _optimizer(
+    model: Model,
+    cluster: Cluster,
+    layout: Layout,
+    stages: tuple[StageLayers, ...],
+    devices: list[int],
+    placement: Placement,
+) -> Floats:
+    """Seconds of the optimizer step of each stage, on its shard where the optimizer is sharded."""
+    sharded = layout.zero_stage >= 1
+    dense_shards = layout.dp * layout.cp if sharded else 1
+    expert_shards = layout.expert_data if sharded else 1
+    seconds = []
+    for rank, stage in zip(placement.ranks_of_stages, stages, strict=False):
+        held = stage_parameters(model, layout, stage)
+        size = _ADAM_BYTES * (held.dense / dense_shards + held.experts / expert_shards)
+        seconds.append(memory_seconds(cluster.gpu_of(devices[rank]), size))
+    return _twice(np.array(seconds), placement)
+
+
+def _held(
+    model: Model,
+    layout: Layout,
+    cluster: Cluster,
+    stages: tuple[StageLayers, ...],
+    devices: list[int],
+    placement: Placement,
+) -> StageBytes:
+    memory = [stage_memory(model, layout, stage) for stage in stages]
+    framework = closest_framework(layout.framework)
+    loose = 1 + framework.fragments
+
+    def of(values: list[float], scale: float = loose) -> Floats:
+        return _twice(np.array(values) * scale, placement)
+
+    limits = [cluster.gpu_of(device).memory_bytes for device in devices]
+    return StageBytes(
+        weights=of([stage.states.weights for stage in memory]),
+        gradients=of([stage.states.gradients for stage in memory]),
+        optimizer=of([stage.states.optimizer for stage in memory]),
+        activation=of([stage.activations.stored for stage in memory]),
+        released_at_input=of([stage.activations.released_at_input for stage in memory], 1.0),
+        workspace=of([stage.activations.working for stage in memory]),
+        overhead=np.full(placement.ranks, framework.overhead_bytes),
+        limit=np.array(limits, np.float64),
+    )
+
+
+def _assumptions(layout: Layout, contention: bool) -> tuple[str, ...]:
+    framework = closest_framework(layout.framework)
+    return (
+        "tensor-, context- and expert-parallel communication is inside a stage's time, not overlapped",
+        "gradient reduction of a stage overlaps the rest of the backward; the optimizer step follows the global norm",
+        "pipeline transfers share links fairly" if contention else "every pipeline transfer has its links to itself",
+        f"{framework.fragments:.0%} of allocated memory is lost to fragments",
+        f"usual settings of {framework.name}",
+    )
