@@ -118,19 +118,24 @@ def stage_activations(model: Model, layout: Layout, stage: StageLayers) -> Activ
 
 
 def _ends(model: Model, layout: Layout, stage: StageLayers) -> ActivationBytes:
-    """Dropout mask of the embedding; final norm, logits and loss of the head (2205.05198, section 4.3)."""
+    """Dropout mask of the embedding; final norm, logits and loss of the head (2205.05198, section 4.3).
+
+    A vocabulary spread over stages works on two microbatches at a time (2411.05288), in step with the last
+    stage: its logits do not wait for this stage's own backward.
+    """
     own = layout.tokens * model.hidden / layout.sequence_shards
-    numbers = layout.number_format
+    numbers, framework = layout.number_format, closest_framework(layout.framework)
     embedding = own * stage.embedding if model.dropout else 0.0
     if not stage.head:
         return ActivationBytes(embedding, 0.0, 0.0)
-    framework = closest_framework(layout.framework)
     shards = layout.tp if layout.vocabulary_over_tp else 1
     logits = layout.tokens * padded_vocab(model, layout) * stage.head / shards
-    product_input = numbers.matrix_input_bytes * own
-    stored = numbers.activation_bytes * own + product_input + framework.stored_logits_bytes * logits
-    kept = product_input + numbers.activation_bytes * logits
-    return ActivationBytes(embedding + stored, kept, (framework.logits_bytes - framework.stored_logits_bytes) * logits)
+    inputs = (numbers.activation_bytes + numbers.matrix_input_bytes) * own
+    if layout.vocabulary != "ends":
+        return ActivationBytes(embedding, 0.0, 2 * (inputs + framework.logits_bytes * logits))
+    stored = framework.stored_logits_bytes * logits
+    kept = numbers.matrix_input_bytes * own + numbers.activation_bytes * logits
+    return ActivationBytes(embedding + inputs + stored, kept, framework.logits_bytes * logits - stored)
 
 
 def _gathered(model: Model, layout: Layout, activations: ActivationBytes) -> ActivationBytes:

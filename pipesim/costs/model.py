@@ -207,7 +207,9 @@ def _from_fields(row: dict[str, object], name: str | None) -> Model:
     base = _ARCHITECTURES.get(architecture, _ARCHITECTURES["llama"])
     values: dict[str, object] = {**base, **{k: v for k, v in row.items() if k in _FIELDS and v is not None}}
     hidden = _whole(label, "hidden", values["hidden"])
-    heads = _whole(label, "heads", values.get("heads") or usual_heads(hidden))
+    tp = row.get("tp")
+    shares = max(8, tp) if isinstance(tp, int) else 8
+    heads = _whole(label, "heads", values.get("heads") or usual_heads(hidden, shares=shares))
     values["heads"] = heads
     values.setdefault("kv_heads", heads)
     values.setdefault("head_dim", max(1, hidden // heads))
@@ -225,14 +227,12 @@ def _whole(model: str, field: str, value: object) -> int:
     return value
 
 
-def usual_heads(hidden: int) -> int:
-    """Heads when a row does not say: about hidden / 128, dividing `hidden`, and a multiple of 8 if possible.
-
-    (So that eight tensor-parallel ranks can share them, as they must in the rows that leave this out.)
-    """
+def usual_heads(hidden: int, *, shares: int = 8) -> int:
+    """Heads when a row does not say: about hidden / 128, dividing `hidden`, and a multiple of `shares` if
+    possible, so that as many tensor-parallel ranks can share them."""
     divisors = [heads for heads in range(1, min(hidden, 4096) + 1) if hidden % heads == 0]
-    by_eight = [heads for heads in divisors if heads % 8 == 0]
-    return min(by_eight or divisors, key=lambda heads: abs(heads - hidden / 128))
+    shared = [heads for heads in divisors if heads % shares == 0]
+    return min(shared or divisors, key=lambda heads: abs(heads - hidden / 128))
 
 
 def _llama_ffn(hidden: int) -> int:
