@@ -38,8 +38,8 @@ def main(path: Path) -> None:
             kept[key] = table
     sizes = sorted({size for table in kept.values() for size in table["bytes"]})
     lines = [
-        "# Microseconds by bytes of the array (nccl-tests' size), one node. ai-dynamo/aiconfigurator 095f58a (Apache-2.0),",
-        "# systems/data/*/comm/nccl; v100: VIA-Research/vTrain f8dda84, trace/v100",
+        "# Microseconds by bytes of the array (nccl-tests' size), one node.",
+        "# ai-dynamo/aiconfigurator 095f58a (Apache-2.0), systems/data; v100: VIA-Research/vTrain f8dda84",
         "measured,operation,ranks," + ",".join(map(str, sizes)),
     ]
     for (gpu, operation, ranks), table in sorted(kept.items()):
@@ -62,7 +62,8 @@ def send_recv(tables: list[dict[str, Any]]) -> list[str]:
     found = {SEND_RECV[t["gpu"], t["where"]]: t for t in tables if (t.get("gpu"), t.get("where")) in SEND_RECV}
     sizes = found["nvlink4"]["bytes"]
     return [
-        "# Microseconds of torch send/recv by bytes. microsoft/vidur 7d47513, data/profiling/network/*_dgx/send_recv.csv",
+        "# Microseconds of torch send/recv by bytes.",
+        "# microsoft/vidur 7d47513, data/profiling/network/*_dgx/send_recv.csv",
         "kind," + ",".join(map(str, sizes)),
         *(f"{kind}," + ",".join(f"{time:g}" for time in table["time_us"]) for kind, table in sorted(found.items())),
     ]

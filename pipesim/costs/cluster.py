@@ -14,6 +14,7 @@ from functools import cached_property, lru_cache
 from itertools import accumulate
 
 from pipesim.costs.gpu import Gpu
+from pipesim.costs.network import Link
 from pipesim.errors import PipesimError
 
 
@@ -97,15 +98,7 @@ class Level:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SharedLink:
-    """One direction of a link that transfers share."""
-
-    name: str
-    bytes_per_s: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class Route:
+class DeviceRoute:
     """The way from one device to another: time of a message alone on it = latency_s + bytes / bytes_per_s."""
 
     level: str
@@ -114,7 +107,8 @@ class Route:
     """Kind of the slowest link on the way."""
     latency_s: float
     bytes_per_s: float
-    links: tuple[SharedLink, ...]
+    links: tuple[Link, ...]
+    """What it shares with other messages, with the bandwidth that all of them together reach."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,6 +126,10 @@ class Span:
     """The slowest node among them."""
     bytes_per_s: float
     """Into the network for all members of one node together, when every device of the node does the same."""
+    bus: float
+    """`Wire.bus` of the worst link between nodes; 1 inside one node."""
+    hops: float
+    """`Wire.hops` of the worst link between nodes; 1 inside one node."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -186,7 +184,7 @@ class Cluster:
             index for index, level in enumerate(self.levels) if first_node // level.nodes == second_node // level.nodes
         )
 
-    def route(self, source: int, target: int) -> Route:
+    def route(self, source: int, target: int) -> DeviceRoute:
         """The way of a message from one device to another."""
         return _route(self, source, target)
 
@@ -196,45 +194,40 @@ class Cluster:
 
 
 @lru_cache(maxsize=1 << 16)
-def _route(cluster: Cluster, source: int, target: int) -> Route:
+def _route(cluster: Cluster, source: int, target: int) -> DeviceRoute:
     start, end = cluster.node_index(source), cluster.node_index(target)
     if start == end:
         wire = cluster.nodes[start].link
         rate = wire.reached_bytes_per_s
-        links = (
-            SharedLink(name=f"gpu{source}/out", bytes_per_s=rate),
-            SharedLink(name=f"gpu{target}/in", bytes_per_s=rate),
-        )
-        return Route(level="node", kind=wire.kind, latency_s=wire.latency_s, bytes_per_s=rate, links=links)
+        ends = Link(name=f"gpu{source}/out", bytes_per_s=rate), Link(name=f"gpu{target}/in", bytes_per_s=rate)
+        return DeviceRoute(level="node", kind=wire.kind, latency_s=wire.latency_s, bytes_per_s=rate, links=ends)
     top = cluster.level_of(start, end)
     wires = [cluster.nodes[start].port, cluster.nodes[end].port]
-    links = (_port(cluster, start, source, "out"), _port(cluster, end, target, "in"))
+    links = [_port(cluster, start, source, "out"), _port(cluster, end, target, "in")]
     rates = [wire.reached_bytes_per_s for wire in wires]
     for below, level in zip(cluster.levels[:top], cluster.levels[1 : top + 1], strict=True):
         wires.append(level.uplink)
         rates.append(level.flow_bytes_per_s * level.uplink.efficiency)
-        links += (
-            _uplink(below, level, start // below.nodes, "out"),
-            _uplink(below, level, end // below.nodes, "in"),
-        )
+        links.append(_uplink(below, level, start // below.nodes, "out"))
+        links.append(_uplink(below, level, end // below.nodes, "in"))
     rate = min(*rates, *(link.bytes_per_s for link in links))
-    return Route(
+    return DeviceRoute(
         level=cluster.levels[top].name,
         kind=wires[rates.index(min(rates))].kind,
         latency_s=max(wire.latency_s for wire in wires),
         bytes_per_s=rate,
-        links=links,
+        links=tuple(links),
     )
 
 
-def _port(cluster: Cluster, node_index: int, device: int, way: str) -> SharedLink:
+def _port(cluster: Cluster, node_index: int, device: int, way: str) -> Link:
     node = cluster.nodes[node_index]
     port = (device - cluster.starts[node_index]) * node.ports // node.gpus
-    return SharedLink(name=f"node{node_index}/port{port}/{way}", bytes_per_s=node.port.reached_bytes_per_s)
+    return Link(name=f"node{node_index}/port{port}/{way}", bytes_per_s=node.port.reached_bytes_per_s)
 
 
-def _uplink(below: Level, level: Level, group: int, way: str) -> SharedLink:
-    return SharedLink(name=f"{below.name}{group}/uplink/{way}", bytes_per_s=level.uplink.reached_bytes_per_s)
+def _uplink(below: Level, level: Level, group: int, way: str) -> Link:
+    return Link(name=f"{below.name}{group}/uplink/{way}", bytes_per_s=level.uplink.reached_bytes_per_s)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -243,19 +236,21 @@ def _span(cluster: Cluster, members: tuple[int, ...]) -> Span:
     for member in members:
         index = cluster.node_index(member)
         counts[index] = counts.get(index, 0) + 1
-    low, high = min(counts), max(counts)
-    top = cluster.level_of(low, high)
-    shares = [
-        cluster.nodes[index].network_bytes_per_s * count / cluster.nodes[index].gpus for index, count in counts.items()
-    ]
+    top = cluster.level_of(min(counts), max(counts))
+    nodes = {index: cluster.nodes[index] for index in counts}
+    shares = [node.network_bytes_per_s * counts[index] / node.gpus for index, node in nodes.items()]
+    wires = [node.port for node in nodes.values()]
     for below, level in zip(cluster.levels[: max(top, 0)], cluster.levels[1 : top + 1], strict=True):
         gpus_below = sum(node.gpus for node in cluster.nodes[: below.nodes])
         shares.append(level.uplink.bytes_per_s * max(counts.values()) / gpus_below)
+        wires.append(level.uplink)
     return Span(
         ranks=len(members),
         nodes=len(counts),
         per_node=max(counts.values()),
         level=top,
-        node=min((cluster.nodes[index] for index in counts), key=lambda node: node.link.bytes_per_s),
+        node=min(nodes.values(), key=lambda node: node.link.bytes_per_s),
         bytes_per_s=min(shares),
+        bus=min(wire.bus for wire in wires) if top >= 0 else 1.0,
+        hops=max(wire.hops for wire in wires) if top >= 0 else 1.0,
     )

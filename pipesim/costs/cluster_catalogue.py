@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -48,7 +48,8 @@ def load_cluster(text: str | Path) -> Cluster:
     name, colon, count = str(text).strip().partition(":")
     match = _COUNT.fullmatch(count) if colon else _COUNT.fullmatch("1")
     if match is None:
-        raise BadCluster(repr(text), "the count after ':' is of nodes, e.g. dgx-h100:8, or dgx-h100:8x4 for 4 GPUs of each")
+        rule = "the count after ':' is of nodes, e.g. dgx-h100:8, or dgx-h100:8x4 for 4 GPUs of each"
+        raise BadCluster(repr(text), rule)
     return preset(name.lower(), nodes=int(match["nodes"]), gpus=int(match["gpus"]) if match["gpus"] else None)
 
 
@@ -91,8 +92,7 @@ def plain_cluster(
 
 def wire(kind: str, bytes_per_s: float, **given: float | None) -> Wire:
     """A link of one kind with the fitted parameters of that kind, save those `given`."""
-    reached = fabric(kind)
-    values = {"latency_s": reached.latency_s, "efficiency": reached.efficiency, "bus": reached.bus, "hops": reached.hops}
+    values = {name: value for name, value in asdict(fabric(kind)).items() if name != "kind"}
     values |= {name: value for name, value in given.items() if value is not None}
     return Wire(kind=kind, bytes_per_s=bytes_per_s, **values)
 
@@ -127,16 +127,17 @@ def node_of(name: str, entry: Mapping[str, Any], *, gpus: int | None = None, gpu
     )
 
 
-def cluster_of(name: str, nodes: list[Node], levels: list[Mapping[str, Any]] | None = None) -> Cluster:
+def cluster_of(name: str, nodes: list[Node], levels: Sequence[Mapping[str, Any]] | None = None) -> Cluster:
     """A cluster of `nodes` under `levels`, written as in `clusters.yaml`; without any, one flat network."""
     if not nodes:
         raise BadCluster(repr(name), "needs at least 1 node, e.g. dgx-h100:1")
     if sum(node.gpus for node in nodes) > MAX_DEVICES:
         raise BadCluster(repr(name), f"more than {MAX_DEVICES} GPUs")
-    return Cluster(name=name, nodes=tuple(nodes), levels=tuple(_levels(repr(name), nodes, levels or [{"name": "network"}])))
+    built = _levels(repr(name), nodes, levels or [{"name": "network"}])
+    return Cluster(name=name, nodes=tuple(nodes), levels=tuple(built))
 
 
-def _levels(source: str, nodes: list[Node], entries: list[Mapping[str, Any]]) -> list[Level]:
+def _levels(source: str, nodes: list[Node], entries: Sequence[Mapping[str, Any]]) -> list[Level]:
     built: list[Level] = []
     for entry in entries:
         below = built[-1].nodes if built else 1
@@ -146,9 +147,8 @@ def _levels(source: str, nodes: list[Node], entries: list[Mapping[str, Any]]) ->
         built.append(_level(entry, size, below, nodes[0]))
     if built[-1].nodes < len(nodes):
         top = built[-1]
-        raise BadCluster(
-            source, f"the last level {top.name} holds {top.nodes} of {len(nodes)} nodes; leave out its 'nodes' to hold all"
-        )
+        rule = "leave out its 'nodes' to hold all"
+        raise BadCluster(source, f"the last level {top.name} holds {top.nodes} of {len(nodes)} nodes; {rule}")
     return built
 
 

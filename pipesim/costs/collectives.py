@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from math import log
 
 from pipesim.costs.catalog_files import KERNELS
@@ -51,7 +51,12 @@ def collective(cluster: Cluster, operation: Operation, size_bytes: float, member
     span = cluster.span(members)
     if span.ranks <= 1 or size_bytes <= 0:
         return Choice(seconds=0.0, algorithm="none", protocol="none")
-    return _collective(operation, float(size_bytes), _ring(cluster, span), _table_of(span))
+    return _collective(operation, float(size_bytes), _ring(span), _table_of(span))
+
+
+def group_of(cluster: Cluster, members: Iterable[int]) -> Ring:
+    """The group as NCCL sees it: where its ranks sit and what its links carry."""
+    return _ring(cluster.span(members))
 
 
 @lru_cache(maxsize=1 << 16)
@@ -63,27 +68,38 @@ def _collective(operation: Operation, size: float, ring: Ring, table: str | None
     return choice if ratios is None else replace(choice, seconds=choice.seconds * ratios.at(1, ring.ranks, size))
 
 
-def _ring(cluster: Cluster, span: Span) -> Ring:
-    """The group as NCCL sees it."""
-    node, hops, network = span.node, 1.0, 0.0
-    if span.level >= 0:
-        wires = [node.port, *(level.uplink for level in cluster.levels[: span.level + 1])]
-        hops = max(wire.hops for wire in wires)
-        network = span.bytes_per_s * min(wire.bus for wire in wires)
+def _ring(span: Span) -> Ring:
+    node = span.node
     return Ring(
         ranks=span.ranks,
         nodes=span.nodes,
         per_node=span.per_node,
         architecture=_architecture(node.gpu),
         nvlink=not node.link.kind.startswith("pcie"),
-        bus_bytes_per_s=node.link.bytes_per_s * _BUS_SHARE * node.link.bus,
-        net_bytes_per_s=network,
-        hops=hops,
+        bus_bytes_per_s=node.link.bytes_per_s * _BUS_SHARE * node.link.bus * _mesh_share(span) / _slower(span),
+        net_bytes_per_s=span.bytes_per_s * span.bus if span.nodes > 1 else 0.0,
+        hops=span.hops,
     )
 
 
+def _slower(span: Span) -> float:
+    """How much slower than the model a long all-reduce inside the node is, for groups of several nodes."""
+    table = _measured(span.node)
+    if span.nodes == 1 or span.per_node == 1 or table is None:
+        return 1.0
+    return _ratios(table)["all_reduce"].at(1, span.per_node, 1e12)
+
+
+def _mesh_share(span: Span) -> float:
+    """Part of a GPU's links that leads to other members: in a full mesh (AMD's xGMI) each leads to one neighbour."""
+    node = span.node
+    return (span.per_node - 1) / (node.gpus - 1) if node.link.kind.startswith("xgmi") and span.per_node > 1 else 1.0
+
+
 def _architecture(gpu: Gpu) -> str:
-    """Whose constants of NCCL stand for a GPU."""
+    """Whose constants of NCCL stand for a GPU; of those without in-switch reduction for other vendors' ones."""
+    if gpu.link.kind.startswith("xgmi"):
+        return "ampere"
     return next((name for name in (gpu.architecture, gpu.like) if name in _ARCHITECTURES), "ampere")
 
 
@@ -105,7 +121,7 @@ def _ratio_names() -> frozenset[str]:
     return frozenset(name for name, _ in _measured_times())
 
 
-@lru_cache(maxsize=None)
+@cache
 def _ratios(table: str) -> dict[str, Grid]:
     """Measured over modelled time by operation, over ranks and size."""
     return {operation: _ratio_grid(table, operation) for name, operation in _measured_times() if name == table}
@@ -125,7 +141,8 @@ def _ratio_grid(table: str, operation: str) -> Grid:
 def _reference(table: str, ranks: int) -> Ring:
     """The group on which a table was measured."""
     if table in ("pcie", "l40s"):
-        architecture, link = ("blackwell", wire("pcie", 63e9)) if table == "pcie" else ("ampere", wire("pcie-staged", 32e9))
+        architecture = "blackwell" if table == "pcie" else "ampere"
+        link = wire("pcie", 63e9) if table == "pcie" else wire("pcie-staged", 32e9)
     else:
         gpu = find_gpu(_GPU[table])
         architecture, link = _architecture(gpu), wire(gpu.link.kind, gpu.link.bytes_per_s)

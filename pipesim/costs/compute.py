@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Literal
 
 from pipesim.costs.catalog_files import KERNELS, read_catalogue
@@ -104,7 +104,7 @@ def keys_per_query(seq_k: int, *, causal: bool, window: int | None = None) -> fl
     return window - window * window / (2 * seq_k)
 
 
-@lru_cache(maxsize=None)
+@cache
 def kernel_table(gpu: Gpu, precision: str = "bf16") -> str:
     """Name of the measured table that prices this GPU's products: "gemm_h100_bf16"."""
     measured = _measured(gpu)
@@ -133,7 +133,7 @@ def _gemm_ratio(gpu: Gpu, precision: str, m: int, n: int, k: int) -> float:
     return _gemm_grid(kernel_table(gpu, precision)).at(m, n, k)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _gemm_grid(name: str) -> Grid:
     _, measured, precision = name.split("_")
     gpu = find_gpu(_REFERENCE[measured])
@@ -149,7 +149,7 @@ def _attention_rate(gpu: Gpu, rows: float, keys: float, dim: float) -> float:
     return _attention_grid(measured).at(dim, seq, rows / seq) * gpu.peak("fp16") / reference.peak("fp16")
 
 
-@lru_cache(maxsize=None)
+@cache
 def _attention_grid(measured: str) -> Grid:
     times = grid(
         read_table(f"attention_{measured}_bf16"), lambda dim, seq, heads: 2.0 * heads * seq * seq * dim, extend=True
@@ -157,9 +157,7 @@ def _attention_grid(measured: str) -> Grid:
     return Grid(times.axes, tuple(-value for value in times.logs))
 
 
-def _unfused(
-    gpu: Gpu, matrices: int, seq_q: int, seq_k: int, dim: int, direction: Direction, precision: str
-) -> float:
+def _unfused(gpu: Gpu, matrices: int, seq_q: int, seq_k: int, dim: int, direction: Direction, precision: str) -> float:
     """Scores, softmax with mask and dropout, and context as separate kernels over the whole square."""
     square = float(matrices) * seq_q * seq_k
     products = [(seq_q, seq_k, dim), (seq_q, dim, seq_k)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 
 from pipesim.costs.catalog_files import read_catalogue, unknown
 from pipesim.costs.gpu import Gpu
@@ -38,7 +38,7 @@ class Fabric:
     """Factor on the latencies of network hops in NCCL's model."""
 
 
-@lru_cache(maxsize=None)
+@cache
 def derate(gpu: Gpu) -> Derate:
     """Derates of a GPU: its own entry where it has one, else its architecture's, else the stand-in's."""
     table = read_catalogue("fitted.yaml")["gpus"]
@@ -48,7 +48,7 @@ def derate(gpu: Gpu) -> Derate:
     )
 
 
-@lru_cache(maxsize=None)
+@cache
 def fabric(kind: str) -> Fabric:
     """Parameters of one kind of link: "nvlink4", "infiniband", "efa", …"""
     table = read_catalogue("fitted.yaml")["fabrics"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 from pipesim.costs.catalog_files import read_catalogue, unknown
@@ -95,13 +95,13 @@ def gpu_keys() -> tuple[str, ...]:
     return tuple(read_catalogue("gpus.yaml")["gpus"])
 
 
-@lru_cache(maxsize=None)
+@cache
 def find_gpu(name: str) -> Gpu:
     """GPU of the catalogue by key ("h100-sxm"), name ("H100-SXM5-80GB") or alias ("h100"), in any case."""
     wanted = name.strip().lower()
     names = _gpu_names()
     if wanted not in names:
-        raise unknown("GPU", name, names)
+        raise unknown("GPU", name, names, listed=gpu_keys())
     return _catalogue_gpu(names[wanted])
 
 
@@ -123,7 +123,7 @@ def gpu_of(key: str, entry: Mapping[str, Any]) -> Gpu:
     )
 
 
-@lru_cache(maxsize=None)
+@cache
 def _catalogue_gpu(key: str) -> Gpu:
     return gpu_of(key, read_catalogue("gpus.yaml")["gpus"][key])
 

@@ -64,7 +64,7 @@ def choices(operation: Operation, size_bytes: float, group: Ring) -> Iterator[Ch
         yield Choice(seconds=_ring(operation, size_bytes, group, index), algorithm="ring", protocol=protocol)
         if operation == "all_reduce":
             yield Choice(seconds=_tree(size_bytes, group, index), algorithm="tree", protocol=protocol)
-    if operation in ("all_reduce", "all_gather", "reduce_scatter") and _has_nvls(group):
+    if _has_nvls(operation, group):
         yield Choice(seconds=_nvls(operation, size_bytes, group), algorithm="nvls", protocol="Simple")
 
 
@@ -86,7 +86,7 @@ def _ring(operation: Operation, size: float, group: Ring, protocol: int) -> floa
     elif protocol == 1:
         bus *= min(0.92, arch["ring_ll128"] / arch["channel"][spread])
     moved = steps / n if operation in ("all_reduce", "all_gather", "reduce_scatter") else 1.0
-    return latency * 1e-6 + size * moved / bus
+    return float(latency * 1e-6 + size * moved / bus)
 
 
 def _tree(size: float, group: Ring, protocol: int) -> float:
@@ -106,7 +106,7 @@ def _tree(size: float, group: Ring, protocol: int) -> float:
         bus = min(bus * (120 / 128 if spread else 7 / 9), bus * _by_nodes(arch["tree_ll128"], group) / channel)
     correction = table["tree_correction"][PROTOCOLS[protocol]]
     bus *= correction[min(max(int(math.log2(max(size, 64) / 64)), 0), len(correction) - 1)]
-    return latency * 1e-6 + 2 * size / bus
+    return float(latency * 1e-6 + 2 * size / bus)
 
 
 def _nvls(operation: Operation, size: float, group: Ring) -> float:
@@ -116,13 +116,13 @@ def _nvls(operation: Operation, size: float, group: Ring) -> float:
     n, k = group.ranks, group.per_node
     latency = table["hop_us"]["nvlink"]["nvls"][2]
     if operation != "all_reduce":
-        return latency * 1e-6 + size * (k - 1) / k / local
+        return float(latency * 1e-6 + size / (local * k / (k - 1)))
     bus = 2 * local
     if spread:
         latency += 2 * math.floor(math.log2(group.nodes)) * table["hop_us"]["net"]["nvls"][2] * group.hops
         cap = _by_nodes(arch["nvls_tree"], group) / arch["channel"][1]
         bus = min(bus, group.net_bytes_per_s * (2 if group.nodes == 2 else 1) * min(cap, 1.0))
-    return latency * 1e-6 + size * 2 * (n - 1) / n / bus
+    return float(latency * 1e-6 + size * 2 * (n - 1) / n / bus)
 
 
 def _all_to_all(size: float, group: Ring) -> Choice:
@@ -138,9 +138,12 @@ def _all_to_all(size: float, group: Ring) -> Choice:
     return Choice(seconds=seconds, algorithm="pairs", protocol="Simple")
 
 
-def _has_nvls(group: Ring) -> bool:
+def _has_nvls(operation: Operation, group: Ring) -> bool:
+    """The switch reduces within a node; between nodes only all-reduce goes on from there, by a tree."""
     arch = _arch(group)
-    return bool(group.nvlink and arch["nvls"] and group.per_node >= arch["nvls_ranks"])
+    if operation == "all_reduce" or (operation in ("all_gather", "reduce_scatter") and group.nodes == 1):
+        return bool(group.nvlink and arch["nvls"] and group.per_node >= arch["nvls_ranks"])
+    return False
 
 
 def _by_nodes(values: list[float], group: Ring) -> float:
