@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from pipesim.backends.recompute import Recompute
+from pipesim.backends.split.recompute import Recompute
 
 WIDTH = 8
 

@@ -9,12 +9,12 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from pipesim.backends.later import Later, defer
 from pipesim.backends.memory import addresses_of, bytes_of
-from pipesim.backends.recompute import Recompute
-from pipesim.backends.saved import SavedTensorChanged, SavedTensors
-from pipesim.backends.self_check import compare_with_plain
-from pipesim.backends.split_backward import STRATEGIES, Graph, by_graph, by_module, whole
+from pipesim.backends.split.later import Later, defer
+from pipesim.backends.split.recompute import Recompute
+from pipesim.backends.split.saved import SavedTensorChanged, SavedTensors
+from pipesim.backends.split.self_check import compare_with_plain
+from pipesim.backends.split.strategies import STRATEGIES, Graph, by_graph, by_module, whole
 from pipesim.backends.trees import flatten
 from tests.backends.modules import CASES, WIDTH, Block, Function, build
 

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 
-from pipesim.backends.graph import Cut, Group, cut, is_product
-from pipesim.backends.later import Later, collecting
-from pipesim.backends.saved import SavedTensors, Slot, saved_by
+from pipesim.backends.split.graph import Cut, Group, cut, is_product
+from pipesim.backends.split.later import Later, collecting
+from pipesim.backends.split.saved import SavedTensors, Slot, saved_by
 
 Arrived = dict[Node, tuple[Tensor | None, ...]]  # gradients by fork, one for each of its outputs
 

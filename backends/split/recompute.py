@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.utils.checkpoint import get_device_states, set_device_states
 
-from pipesim.backends.later import Later, defer, deferring
-from pipesim.backends.saved import SavedTensors
-from pipesim.backends.split_backward import Graph, by_graph, whole
+from pipesim.backends.split.later import Later, defer, deferring
+from pipesim.backends.split.saved import SavedTensors
+from pipesim.backends.split.strategies import Graph, by_graph, whole
 from pipesim.backends.trees import Tree, flatten, unflatten
 
 Numerics = Callable[[], AbstractContextManager[object]]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from pipesim.backends.split_backward import Graph, Strategy, incoming_edges
+from pipesim.backends.split.strategies import Graph, Strategy, incoming_edges
 
 
 def compare_with_plain(

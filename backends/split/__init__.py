@@ -1,0 +1,1 @@
+"""Input gradient first, weight gradient later, for any module."""
