@@ -1,0 +1,129 @@
+"""Where everything of a timeline is drawn: rows, boxes, transfers and idle spans as columns of numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipesim.idle import idle_spans
+from pipesim.ir.action import Kind
+from pipesim.ir.lanes import LaneKind
+from pipesim.timeline import Timeline
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.integer]
+
+_HALF = 0.43  # of a row's height of 1: what is left is the gap between ranks
+_STRIP = 0.26  # height of the transfer lanes under a rank's boxes
+
+
+@dataclass(frozen=True, eq=False)
+class Bars:
+    """Boxes: operation, rank, start and end in seconds, and the top and bottom within the row (0 is its middle).
+
+    Rows are counted downwards, so `low` < `high` is from top to bottom.
+    """
+
+    op: Ints
+    rank: Ints
+    start: Floats
+    end: Floats
+    low: Floats
+    high: Floats
+
+    def __len__(self) -> int:
+        return len(self.op)
+
+    def take(self, mask: NDArray[np.bool_]) -> Bars:
+        return Bars(*(getattr(self, name)[mask] for name in self.__dataclass_fields__))
+
+
+@dataclass(frozen=True, eq=False)
+class IdleBars:
+    """Idle spans of compute lanes: rank, start, end, cause, and the box that ends each wait (-1: none does)."""
+
+    rank: Ints
+    start: Floats
+    end: Floats
+    cause: tuple[str, ...]
+    low: float
+    high: float
+
+
+def has_strip(timeline: Timeline) -> bool:
+    """Whether any transfer takes time, so that lanes for them are worth their height."""
+    beside = timeline.lanes.kind[timeline.lanes.lane] != LaneKind.COMPUTE
+    return bool((timeline.end > timeline.start)[beside].any())
+
+
+def compute_extent(timeline: Timeline) -> tuple[float, float]:
+    """Top and bottom of the compute lane within a row."""
+    return (-_HALF, _HALF - _STRIP if has_strip(timeline) else _HALF)
+
+
+def compute_bars(timeline: Timeline) -> Bars:
+    """All operations in compute lanes; the two of a fused pair share the height."""
+    program = timeline.program
+    in_lane = timeline.lanes.kind[timeline.lanes.lane] == LaneKind.COMPUTE
+    op = np.flatnonzero(in_lane)
+    second = program.ops.fused[op]
+    first = np.zeros(len(op), np.bool_)
+    first[:-1] = second[1:]
+    low, high = compute_extent(timeline)
+    middle = (low + high) / 2
+    return Bars(
+        op,
+        program.rank[op],
+        timeline.start[op],
+        timeline.end[op],
+        np.where(second, middle, low),
+        np.where(first, middle, high),
+    )
+
+
+def transfer_bars(timeline: Timeline) -> Bars:
+    """Transfers, reductions and activation moves, each lane of a rank a thin line under its boxes."""
+    program, lanes = timeline.program, timeline.lanes
+    beside = lanes.kind[lanes.lane] != LaneKind.COMPUTE
+    op = np.flatnonzero(beside & (timeline.end > timeline.start))
+    place, count = _places(timeline)
+    thickness = _STRIP / max(count, 3)
+    top = _HALF - _STRIP + 0.02 + place[lanes.lane[op]] * thickness
+    return Bars(op, program.rank[op], timeline.start[op], timeline.end[op], top, top + thickness * 0.85)
+
+
+def _places(timeline: Timeline) -> tuple[Floats, int]:
+    """Place of each lane among the lanes of its rank beside compute, and the most that a rank has."""
+    lanes = timeline.lanes
+    beside = np.flatnonzero(lanes.kind != LaneKind.COMPUTE)
+    place, seen = np.zeros(len(lanes.kind)), np.zeros(timeline.ranks, np.int64)
+    for lane in beside.tolist():
+        place[lane] = seen[lanes.rank[lane]]
+        seen[lanes.rank[lane]] += 1
+    return place, int(seen.max(initial=0))
+
+
+def idle_bars(timeline: Timeline) -> IdleBars:
+    """Idle spans by cause. The optimizer's own time is left out: it is a box of its own."""
+    spans = [span for span in idle_spans(timeline) if span[3] != "optimizer"]
+    rank, start, end, cause = zip(*spans, strict=True) if spans else ((), (), (), ())
+    low, high = compute_extent(timeline)
+    return IdleBars(np.asarray(rank, np.int64), np.asarray(start, float), np.asarray(end, float), cause, low, high)
+
+
+def chunk_of_stage(timeline: Timeline) -> Ints:
+    """Which of its rank's stages each stage is, in model order: 0 … v-1."""
+    placement = timeline.program.schedule.placement
+    seen = [0] * placement.ranks
+    chunk = []
+    for rank in placement.ranks_of_stages:
+        chunk.append(seen[rank])
+        seen[rank] += 1
+    return np.asarray(chunk, np.int64)
+
+
+def is_kind(timeline: Timeline, bars: Bars, kind: Kind) -> NDArray[np.bool_]:
+    mask: NDArray[np.bool_] = timeline.program.ops.kind[bars.op] == kind
+    return mask

@@ -1,0 +1,58 @@
+"""The chart of one timeline: a row a rank, its memory beneath on the same time axis."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import plotly.graph_objects as go
+
+from pipesim.metrics import Metrics
+from pipesim.timeline import Timeline
+from pipesim.viz.layout import (
+    base_layout,
+    figures,
+    memory_axis,
+    rank_axis,
+    rows_height,
+    shape,
+    short,
+    time_axis,
+    title,
+)
+from pipesim.viz.memory_curves import memory_traces
+from pipesim.viz.palette import ThemeName
+from pipesim.viz.traces import timeline_traces
+
+_TOP, _BOTTOM, _MEMORY, _GAP = 116, 40, 150, 36  # pixels
+
+
+def chart(timeline: Timeline, metrics: Metrics, *, theme: ThemeName = "light") -> go.Figure:
+    """Boxes by kind, idle time by cause, transfers, critical path and memory; times in seconds."""
+    rows = rows_height(timeline.ranks)
+    whole = rows + _GAP + _MEMORY
+    layout = base_layout(theme, height=whole + _TOP + _BOTTOM, top=_TOP, bottom=_BOTTOM)
+    layout["legend"] |= {"y": 1 - 62 / layout["height"], "yanchor": "top"}
+    layout["legend2"] = {
+        "orientation": "h",
+        "x": 0,
+        "xanchor": "left",
+        "y": (_MEMORY + 2) / whole,
+        "yanchor": "bottom",
+        "font": {"size": 10},
+    }
+    figure = {
+        "data": [*timeline_traces(timeline), *memory_traces(timeline, axes=("x", "y2"))],
+        "layout": layout
+        | {
+            "title": title(f"{short(timeline.name)}, {shape(timeline)}", figures(metrics)),
+            "xaxis": time_axis(theme, timeline.step_time_s, anchor="y2"),
+            "yaxis": rank_axis(theme, timeline.ranks, domain=[1 - rows / whole, 1.0]),
+            "yaxis2": memory_axis(theme, timeline, domain=[0.0, _MEMORY / whole]),
+        },
+    }
+    return as_figure(figure)
+
+
+def as_figure(figure: dict[str, Any]) -> go.Figure:
+    """Without validation, which takes longer than all the rest."""
+    return go.Figure(figure, _validate=False)

@@ -1,0 +1,156 @@
+"""Plotly traces, as plain dicts: a few for a whole timeline, never a shape a box."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pipesim.idle import CAUSES, critical_path
+from pipesim.ir.action import Kind
+from pipesim.ir.needs import Flow
+from pipesim.timeline import Timeline
+from pipesim.viz.bars import (
+    Bars,
+    chunk_of_stage,
+    compute_bars,
+    compute_extent,
+    idle_bars,
+    is_kind,
+    transfer_bars,
+)
+from pipesim.viz.hover import box_texts, idle_texts, waits
+from pipesim.viz.palette import (
+    CAUSE_COLOURS,
+    CAUSE_WORDS,
+    FLOW_COLOURS,
+    FLOW_WORDS,
+    KIND_COLOURS,
+    KIND_PATTERNS,
+    KIND_WORDS,
+    THEMES,
+    ink_on,
+    shades,
+)
+
+Trace = dict[str, Any]
+
+
+def timeline_traces(timeline: Timeline, *, axes: tuple[str, str] = ("x", "y"), legend: bool = True) -> list[Trace]:
+    """Idle spans, boxes, transfers and the critical path, on the axes named."""
+    found = [*_idle(timeline), *_boxes(timeline), *_transfers(timeline), _critical(timeline)]
+    for trace in found:
+        trace |= {"xaxis": axes[0], "yaxis": axes[1], "showlegend": legend}
+    return found
+
+
+def _bar(name: str, group: str, bars: Bars, colour: Any, text: list[str]) -> Trace:
+    """One trace of boxes. `base` and `x` are the start and the duration in seconds."""
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "name": name,
+        "legendgroup": name,
+        "meta": group,
+        "base": bars.start,
+        "x": bars.end - bars.start,
+        "y": bars.rank + (bars.low + bars.high) / 2,
+        "width": bars.high - bars.low,
+        "customdata": bars.op,
+        "marker": {"color": colour, "line": {"width": 0}},
+        "hovertext": text,
+        "hoverinfo": "text",
+    }
+
+
+def _boxes(timeline: Timeline) -> list[Trace]:
+    bars, waited = compute_bars(timeline), waits(idle_bars(timeline))
+    ops, chunk = timeline.program.ops, chunk_of_stage(timeline)
+    found = []
+    for kind, colour in KIND_COLOURS.items():
+        mine = bars.take(is_kind(timeline, bars, kind))
+        if not len(mine):
+            continue
+        steps = shades(colour, int(chunk.max()) + 1)
+        shade = chunk[ops.stage[mine.op]] if kind <= Kind.W else np.zeros(len(mine), np.int64)
+        trace = _bar(
+            KIND_WORDS[kind], "compute", mine, [steps[step] for step in shade], box_texts(timeline, mine, waited)
+        )
+        trace["marker"]["line"] = {"width": 0.5, "color": "rgba(255,255,255,0.55)"}
+        trace["marker"]["pattern"] = {
+            "shape": KIND_PATTERNS.get(kind, ""),
+            "fillmode": "overlay",
+            "bgcolor": "rgba(0,0,0,0)",
+            "fgcolor": "rgba(255,255,255,0.45)",
+            "size": 6,
+            "solidity": 0.18,
+        }
+        if kind <= Kind.W:
+            ink = [ink_on(step) for step in steps]
+            trace |= {
+                "text": _labels(timeline, mine),
+                "textposition": "inside",
+                "insidetextanchor": "middle",
+                "textangle": 0,
+                "textfont": {"color": [ink[step] for step in shade], "size": 11},
+                "constraintext": "inside",
+            }
+        found.append(trace)
+    return found
+
+
+def _labels(timeline: Timeline, bars: Bars) -> list[str]:
+    """The microbatch, with its slice where there are slices."""
+    ops = timeline.program.ops
+    numbers = ops.microbatch[bars.op].tolist()
+    if timeline.program.schedule.slices == 1:
+        return [str(number) for number in numbers]
+    return [f"{number}.{slice_}" for number, slice_ in zip(numbers, ops.slice[bars.op].tolist(), strict=True)]
+
+
+def _transfers(timeline: Timeline) -> list[Trace]:
+    bars = transfer_bars(timeline)
+    flow, kind = timeline.program.flow[bars.op], timeline.program.ops.kind[bars.op]
+    found = []
+    for one, colour in FLOW_COLOURS.items():
+        mine = bars.take((flow == one) & ((kind == Kind.SEND) | (kind == Kind.RECV)))
+        if len(mine):
+            found.append(_bar(FLOW_WORDS[Flow(one)], "transfers", mine, colour, box_texts(timeline, mine, {})))
+    for other in (Kind.REDUCE, Kind.X, Kind.L):
+        mine = bars.take(kind == other)
+        if len(mine):
+            text = box_texts(timeline, mine, {})
+            found.append(_bar(KIND_WORDS[other], "transfers", mine, KIND_COLOURS[other], text))
+    return found
+
+
+def _idle(timeline: Timeline) -> list[Trace]:
+    idle = idle_bars(timeline)
+    text, cause = idle_texts(idle), np.asarray(idle.cause, object)
+    found = []
+    for one in CAUSES:
+        mine = np.flatnonzero(cause == one)
+        if len(mine):
+            low, high = (np.full(len(mine), edge) for edge in (idle.low, idle.high))
+            bars = Bars(np.full(len(mine), -1), idle.rank[mine], idle.start[mine], idle.end[mine], low, high)
+            found.append(_bar(CAUSE_WORDS[one], "idle", bars, CAUSE_COLOURS[one], [text[at] for at in mine.tolist()]))
+    return found
+
+
+def _critical(timeline: Timeline) -> Trace:
+    """A line through the operations that decide the step time."""
+    path = np.asarray(critical_path(timeline), np.int64)
+    low, high = compute_extent(timeline)
+    times = np.stack([timeline.start[path], timeline.end[path]], 1).ravel()
+    rank = np.repeat(timeline.program.rank[path] + (low + high) / 2, 2)
+    keep = np.repeat(timeline.program.is_compute[path] | (timeline.program.ops.kind[path] == Kind.STEP), 2)
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": "critical path",
+        "meta": "critical",
+        "x": times[keep],
+        "y": rank[keep],
+        "line": {"color": THEMES["light"].critical, "width": 1.5},
+        "hoverinfo": "skip",
+    }
