@@ -12,7 +12,30 @@ __version__ = "0.1.0"
 
 # Public name -> the module it comes from. After a change: `make stub`, which tells type checkers.
 _PUBLIC = {
+    "Action": "pipesim.ir.action",
+    "Costs": "pipesim.costs.costs",
+    "Kind": "pipesim.ir.action",
+    "Layout": "pipesim.costs.layout",
+    "Model": "pipesim.costs.model",
     "PipesimError": "pipesim.errors",
+    "Placement": "pipesim.ir.placement",
+    "Program": "pipesim.ir.program",
+    "Schedule": "pipesim.ir.schedule",
+    "Timeline": "pipesim.timeline",
+    "build": "pipesim.schedules.lookup",
+    "chart": "pipesim.viz.chart",
+    "check": "pipesim.ir.check",
+    "estimate": "pipesim.costs.estimate",
+    "load_cluster": "pipesim.costs.cluster_catalogue",
+    "load_model": "pipesim.costs.model_catalog",
+    "load_timeline": "pipesim.timeline_file",
+    "lower": "pipesim.ir.lower",
+    "metrics": "pipesim.metrics",
+    "parse_costs": "pipesim.costs.plain",
+    "save_timeline": "pipesim.timeline_file",
+    "simulate": "pipesim.engine.choose",
+    "write_html": "pipesim.viz.page",
+    "write_trace": "pipesim.viz.trace",
 }
 
 __all__ = ["__version__", *_PUBLIC]

@@ -63,6 +63,16 @@ def write_atomically(path: str | os.PathLike[str], data: str | bytes) -> None:
         raise CannotWrite(os.fspath(path), reason)
 
 
+def require_writable(path: str | os.PathLike[str]) -> None:
+    """Raise `CannotWrite` now if `path` could not be written later, before long work begins."""
+    try:
+        reason = _why_not(Path(os.path.realpath(path)))
+    except (OSError, ValueError) as error:
+        reason = _reason(error)
+    if reason is not None:
+        raise CannotWrite(os.fspath(path), reason)
+
+
 def _why_not(target: Path) -> str | None:
     """What the system would say less clearly, or not at all: a rename also replaces a read-only file."""
     if target.is_dir():
@@ -70,6 +80,8 @@ def _why_not(target: Path) -> str | None:
     if not target.parent.is_dir():
         there = "is not a folder" if target.parent.exists() else "does not exist"
         return f"the folder {target.parent} {there}"
+    if not target.exists() and not os.access(target.parent, os.W_OK):
+        return f"the folder {target.parent} cannot be written to"
     if target.exists() and not os.access(target, os.W_OK):
         return "the file is read-only"
     return None

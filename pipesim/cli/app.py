@@ -19,7 +19,10 @@ from pipesim import __version__
 from pipesim.errors import PipesimError
 
 # Sub-command -> its file, which has a function of that name (`-` written `_`), or a `typer.Typer` of several.
-COMMANDS: dict[str, str] = {}
+COMMANDS: dict[str, str] = {
+    "simulate": "pipesim.cli.simulate",
+    "compare": "pipesim.cli.compare",
+}
 
 
 @dataclass(eq=False)

@@ -13,14 +13,14 @@ from pipesim.costs.flops import model_flops
 from pipesim.costs.frameworks import closest_framework
 from pipesim.costs.groups import expert_groups, rank_groups
 from pipesim.costs.layer_times import COMMUNICATION, Groups, Part, stage_parts
-from pipesim.costs.layout import Layout
+from pipesim.costs.layout import Layout, SplitRule
 from pipesim.costs.memory import message_bytes, stage_memory, stage_parameters
 from pipesim.costs.model import Model
 from pipesim.costs.pipeline_network import gradient_sync_seconds, pipeline_network
 from pipesim.costs.split import StageLayers, split_layers
 from pipesim.ir.action import Kind
 from pipesim.ir.needs import Flow
-from pipesim.ir.placement import Placement
+from pipesim.ir.placement import Placement, linear
 
 _ADAM_BYTES = 30.0  # read weight, gradient and both moments, write weight and moments in fp32, weight in bf16
 
@@ -184,3 +184,24 @@ def _assumptions(layout: Layout, contention: bool) -> tuple[str, ...]:
         f"{framework.fragments:.0%} of allocated memory is lost to fragments",
         f"usual settings of {framework.name}",
     )
+
+
+def typical_times(model: Model, cluster: Cluster, layout: Layout) -> dict[str, float]:
+    """Seconds of a rank's whole share of one microbatch, mean over ranks, and of one message between
+    neighbours: what families need that build for the actual costs."""
+    placement = linear(layout.pp)
+    costs = estimate(model, cluster, replace(layout, split=_plain_split(layout)), placement).costs
+    whole = costs.of_kind(Kind.B)
+    weight = min(float(costs.of_kind(Kind.W)[-1]), float(whole.mean()))
+    route = costs.network.route(0, min(1, layout.pp - 1))
+    return {
+        "forward": float(costs.of_kind(Kind.F).mean()),
+        "input_grad": float(whole.mean()) - weight,
+        "weight_grad": weight,
+        "latency": route.seconds(message_bytes(model, layout)),
+    }
+
+
+def _plain_split(layout: Layout) -> SplitRule:
+    """The layout's rule; a list of numbers is for its own stages, not for one stage a rank."""
+    return "even" if isinstance(layout.split, tuple) else layout.split
