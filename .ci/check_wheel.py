@@ -24,9 +24,7 @@ def main(wheel: str) -> None:
     with ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if not name.endswith("/")}
     installed = {name for name in names if ".dist-info/" not in name}
-    wrong = [
-        f"top-level name {top}" for top in sorted({name.split("/")[0] for name in installed} - {"pipesim"})
-    ]
+    wrong = [f"top-level name {top}" for top in sorted({name.split("/")[0] for name in installed} - {"pipesim"})]
     wrong += [
         f"missing {name}: give its folder an __init__.py, or its ending a line in package-data"
         for name in sorted(expected() - installed)

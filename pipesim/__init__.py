@@ -30,10 +30,10 @@ _PUBLIC = {
     "load_model": "pipesim.costs.model_catalog",
     "load_timeline": "pipesim.timeline_file",
     "lower": "pipesim.ir.lower",
-    "metrics": "pipesim.metrics",
     "parse_costs": "pipesim.costs.plain",
     "save_timeline": "pipesim.timeline_file",
     "simulate": "pipesim.engine.choose",
+    "summarize": "pipesim.metrics",
     "write_html": "pipesim.viz.page",
     "write_trace": "pipesim.viz.trace",
 }

@@ -48,9 +48,7 @@ class BadQuantity(PipesimError):
         return f"{self.name}={_short(self.value)}: {self.reason}, e.g. {self.example}"
 
 
-def parse_seconds(
-    value: str | float, *, name: str = "time", positive: bool = False, signed: bool = False
-) -> float:
+def parse_seconds(value: str | float, *, name: str = "time", positive: bool = False, signed: bool = False) -> float:
     """`18.5ms`, `3us`, `2s`, `10min`, `50000h`, `1.2e-3` → seconds."""
     return _parse(value, _SECONDS, "18.5ms", name=name, positive=positive, signed=signed)
 

@@ -13,9 +13,7 @@ EAGER_NEVER = {"torch", "plotly", "numba", "simpy", "pydantic", "typer", "numpy"
 
 
 def _in_a_new_python(code: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120
-    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
     return done.stdout
 
 
