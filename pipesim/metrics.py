@@ -81,7 +81,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def metrics(timeline: Timeline, costs: Costs | None = None) -> Metrics:
+def summarize(timeline: Timeline, costs: Costs | None = None) -> Metrics:
     """All figures of a timeline. `costs` adds throughput (its `work`) and tensor-parallel communication."""
     boxes = timeline.boxes
     rank = timeline.program.rank[boxes]

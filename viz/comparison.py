@@ -8,7 +8,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from pipesim.metrics import Metrics, metrics
+from pipesim.metrics import Metrics, summarize
 from pipesim.timeline import Timeline
 from pipesim.viz.chart import as_figure
 from pipesim.viz.layout import base_layout, figures, rank_axis, rows_height, shape, short, time_axis, title
@@ -37,7 +37,7 @@ def comparison(
 
     found: the metrics of each timeline, where they are known already (with throughput, say).
     """
-    known = list(found) if found is not None else [metrics(timeline) for timeline in timelines]
+    known = list(found) if found is not None else [summarize(timeline) for timeline in timelines]
     rows = metric_rows(known)
     table = _ROW * (len(rows) + 2)
     places, whole = _places([timeline.ranks for timeline in timelines], table)

@@ -15,7 +15,7 @@ from pipesim.cli.options import Group, MemoryLimit, Microbatches, Name, Offload,
 from pipesim.engine.choose import ENGINES, Engine
 from pipesim.engine.choose import simulate as run_engine
 from pipesim.files import require_writable
-from pipesim.metrics import Metrics, metrics
+from pipesim.metrics import Metrics, summarize
 from pipesim.timeline import Timeline
 
 Out = Annotated[Path | None, typer.Option("--out", help="Interactive chart, an HTML file.")]
@@ -93,7 +93,7 @@ def run_case(case: Case, engine: Engine) -> tuple[Timeline, Metrics]:
     """Simulate a case; the timeline carries its facts."""
     made = run_engine(case.program, case.costs, engine=engine)
     made.facts.update(case.facts or {})
-    return made, metrics(made, case.costs)
+    return made, summarize(made, case.costs)
 
 
 def write_outputs(
