@@ -22,6 +22,7 @@ from pipesim.errors import PipesimError
 COMMANDS: dict[str, str] = {
     "simulate": "pipesim.cli.simulate",
     "compare": "pipesim.cli.compare",
+    "catalog": "pipesim.cli.catalog",
 }
 
 

@@ -11,14 +11,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pipesim.costs.catalog_files import KERNELS, read_catalogue
 from pipesim.costs.fitted import derate
 from pipesim.costs.gpu import Gpu, find_gpu, precision_name
 from pipesim.costs.kernel_tables import Grid, grid, read_table
 
-Attention = Literal["flash", "unfused"]
+Attention = Literal["flash", "flash1", "flash2", "triton", "fused-softmax", "unfused"]
+"""A fused kernel (the vendor's best, or an older one), or separate kernels with softmax and mask in one or in three."""
 Direction = Literal["forward", "backward"]
 
 TILE = 128
@@ -43,11 +44,12 @@ def gemm_seconds(
     if min(m, n, k, batch) <= 0:
         return 0.0
     name = precision_name(precision)
-    peak = gpu.peak(name)
-    roof = _roofline(
-        peak, gpu.memory_bytes_per_s, derate(gpu).floor_s, _tiles(m), _tiles(n), k, batch, _BYTES[name], accumulate
-    )
-    return roof * _gemm_ratio(gpu, name, m * batch, n, k) / derate(gpu).gemm
+    reached = derate(gpu)
+    product = _Product(_tiles(m), _tiles(n), k, batch, _BYTES[name], accumulate)
+    seconds = _roofline(product, gpu.peak(name), gpu.memory_bytes_per_s, reached.floor_s)
+    if accumulate:
+        seconds /= read_catalogue("fitted.yaml")["weight_gradient"]["rate"]
+    return seconds * _gemm_ratio(gpu, name, m * batch, n, k) / reached.gemm
 
 
 @lru_cache(maxsize=1 << 16)
@@ -64,27 +66,28 @@ def attention_seconds(
     window: int | None = None,
     kind: Attention = "flash",
     direction: Direction = "forward",
+    dropout: bool = False,
     precision: str = "fp16",
 ) -> float:
     """Time of attention over `heads` query heads of one device.
 
     Causal with seq_q < seq_k is one device's balanced share of a longer sequence (context parallelism): a query
     sees half of the keys on average. `window` is the number of keys a query sees at most. `precision` is that of
-    unfused products; a fused kernel runs in 16 bits, bf16 and fp16 at one rate.
+    separate products; a fused kernel runs in 16 bits, bf16 and fp16 at one rate.
     """
     rows = batch * heads * seq_q
     if rows <= 0 or seq_k <= 0:
         return 0.0
     keys = keys_per_query(seq_k, causal=causal, window=window)
     dims = head_dim + (value_dim or head_dim)
-    if kind == "unfused":
-        return _unfused(gpu, batch * heads, seq_q, seq_k, head_dim, direction, precision)
+    if kind in _SOFTMAX:
+        return _separate(gpu, batch * heads, (seq_q, seq_k, head_dim), kind, direction, dropout, precision)
     flops = 2.0 * rows * keys * dims
-    rate = _attention_rate(gpu, rows, keys, dims / 2) * derate(gpu).attention
+    table = read_catalogue("fitted.yaml")["attention"]
+    rate = _attention_rate(gpu, rows, keys, dims / 2) * derate(gpu).attention * table["kinds"][kind].get(gpu.like, 1.0)
     if direction == "backward":
-        table = read_catalogue("fitted.yaml")["attention"]
         flops, rate = flops * table["backward_flops"], rate * table["backward_rate"]
-    return max(derate(gpu).floor_s, flops / rate)
+    return max(derate(gpu).floor_s, float(flops / rate))
 
 
 @lru_cache(maxsize=1 << 16)
@@ -121,9 +124,19 @@ def _tiles(size: int) -> int:
     return -(-size // TILE) * TILE
 
 
-def _roofline(
-    peak: float, memory: float, floor: float, m: int, n: int, k: int, batch: int, width: float, accumulate: bool
-) -> float:
+class _Product(NamedTuple):
+    """So many products (m, k) x (k, n) in one kernel, `width` bytes an operand."""
+
+    m: int
+    n: int
+    k: int
+    batch: int
+    width: float
+    accumulate: bool
+
+
+def _roofline(product: _Product, peak: float, memory: float, floor: float) -> float:
+    m, n, k, batch, width, accumulate = product
     written = 8.0 if accumulate else max(width, 2.0)  # read and write fp32; fp8 products give bf16
     size = batch * (width * (m * k + n * k) + written * m * n)
     return floor + max(2.0 * batch * m * n * k / peak, size / memory)
@@ -139,7 +152,7 @@ def _gemm_grid(name: str) -> Grid:
     _, measured, precision = name.split("_")
     gpu = find_gpu(_REFERENCE[measured])
     peak, memory, floor, width = gpu.peak(precision), gpu.memory_bytes_per_s, derate(gpu).floor_s, _BYTES[precision]
-    return grid(read_table(name), lambda m, n, k: _roofline(peak, memory, floor, m, n, k, 1, width, False))
+    return grid(read_table(name), lambda m, n, k: _roofline(_Product(m, n, k, 1, width, False), peak, memory, floor))
 
 
 def _attention_rate(gpu: Gpu, rows: float, keys: float, dim: float) -> float:
@@ -158,15 +171,30 @@ def _attention_grid(measured: str) -> Grid:
     return Grid(times.axes, tuple(-value for value in times.logs))
 
 
-def _unfused(gpu: Gpu, matrices: int, seq_q: int, seq_k: int, dim: int, direction: Direction, precision: str) -> float:
-    """Scores, softmax with mask and dropout, and context as separate kernels over the whole square."""
-    square = float(matrices) * seq_q * seq_k
+_SOFTMAX = {"fused-softmax": (4.0, 6.0, 1), "unfused": (12.0, 14.0, 3)}
+"""Bytes an element of the scores that scale, mask and softmax move forward and backward in 16 bits; kernels."""
+
+
+def _separate(
+    gpu: Gpu,
+    matrices: int,
+    shape: tuple[int, int, int],
+    kind: Attention,
+    direction: Direction,
+    dropout: bool,
+    precision: str,
+) -> float:
+    """Scores, softmax (with dropout) and context as separate kernels over the whole square, causal or not."""
+    seq_q, seq_k, dim = shape
+    forward_bytes, backward_bytes, kernels = _SOFTMAX[kind]
     products = [(seq_q, seq_k, dim), (seq_q, dim, seq_k)]
-    passes = 9.0  # bytes an element: softmax reads and writes 2, dropout reads 2, writes 2 and a mask of 1
+    moved = forward_bytes
     if direction == "backward":
         products += [(seq_k, dim, seq_q), (seq_k, dim, seq_q)]
-        passes = 11.0  # dropout reads 2 and 1 and writes 2; softmax reads two arrays of 2 and writes 2
-    return memory_seconds(gpu, passes * square, kernels=2) + math.fsum(
+        moved = backward_bytes
+    if dropout:  # reads and writes 2 bytes, and a mask of 1
+        moved, kernels = moved + 5.0, kernels + 1
+    return memory_seconds(gpu, moved * matrices * seq_q * seq_k, kernels=kernels) + math.fsum(
         gemm_seconds(gpu, m, n, k, precision=precision, batch=matrices) for m, n, k in products
     )
 
