@@ -11,11 +11,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
 from pipesim.ir.action import Kind
 from pipesim.ir.atoms import Ints
+from pipesim.ir.needs import Flow
 from pipesim.ir.program import Program
 
 
@@ -30,8 +32,14 @@ class LaneKind(IntEnum):
     IN = 7
 
 
-_OF_KIND = {Kind.REDUCE: LaneKind.REDUCE, Kind.X: LaneKind.OUT, Kind.L: LaneKind.IN,
-            Kind.SEND: LaneKind.SEND, Kind.RECV: LaneKind.RECV}
+_OF_KIND = {
+    Kind.REDUCE: LaneKind.REDUCE,
+    Kind.X: LaneKind.OUT,
+    Kind.L: LaneKind.IN,
+    Kind.SEND: LaneKind.SEND,
+    Kind.RECV: LaneKind.RECV,
+}
+_FLOWS = len(Flow)
 _OF_POLICY = {"pair": LaneKind.PAIR, "rank": LaneKind.RANK, "blocking": LaneKind.COMPUTE}
 
 
@@ -40,7 +48,8 @@ class Lanes:
     """Lane and batch of each operation.
 
     Operations of one batch start together, when all operations of the batch before it in their lane have
-    ended; a lane's batches follow each other in program order. Fused pairs are batches, too.
+    ended; a lane's batches follow each other in program order. Fused pairs are batches, too. Batches are
+    numbered lane by lane.
     """
 
     lane: Ints
@@ -48,54 +57,83 @@ class Lanes:
     kind: Ints  # LaneKind of each lane
     rank: Ints  # rank of each lane
     peer: Ints  # the rank at the other end of each lane that has one (else its own)
+    order: Ints  # operations, batch by batch
+
+    @cached_property
+    def batch_offsets(self) -> Ints:
+        """Batch b has the operations `order[batch_offsets[b]:batch_offsets[b + 1]]`."""
+        return _offsets(self.batch[self.order])
+
+    @cached_property
+    def lane_offsets(self) -> Ints:
+        """Lane l has the batches lane_offsets[l] … lane_offsets[l + 1] - 1."""
+        return _offsets(self.lane[self.order[self.batch_offsets[:-1]]])
 
     @cached_property
     def members(self) -> list[list[int]]:
         """Operations of each batch."""
-        order = np.argsort(self.batch, kind="stable")
-        cuts = np.cumsum(np.bincount(self.batch))[:-1]
-        return [part.tolist() for part in np.split(order, cuts)]
+        order = self.order.tolist()
+        return [order[begin:end] for begin, end in pairwise(self.batch_offsets.tolist())]
 
     @cached_property
-    def batches(self) -> list[list[int]]:
+    def batches(self) -> list[range]:
         """Batches of each lane, in order."""
-        first = np.unique(self.batch, return_index=True)[1]
-        found: list[list[int]] = [[] for _ in self.kind]
-        for batch, lane in enumerate(self.lane[first].tolist()):
-            found[lane].append(batch)
-        return found
+        return [range(begin, end) for begin, end in pairwise(self.lane_offsets.tolist())]
+
+
+def _offsets(numbers: Ints) -> Ints:
+    """Where each number begins in a sorted array that has all of 0 … its last."""
+    if not len(numbers):
+        return np.zeros(1, np.int32)
+    changes = np.flatnonzero(numbers[1:] != numbers[:-1]) + 1
+    return np.concatenate(([0], changes, [len(numbers)])).astype(np.int32)
 
 
 def lanes(program: Program) -> Lanes:
     """Sort a program's operations into lanes by its policy."""
-    kinds = np.zeros(len(program), np.int64)
+    of_kind = np.full(len(Kind), LaneKind.COMPUTE, np.int8)
     for kind, lane_kind in _OF_KIND.items():
-        kinds[program.ops.kind == kind] = lane_kind
-    transfers = (program.ops.kind == Kind.SEND) | (program.ops.kind == Kind.RECV)
+        of_kind[kind] = lane_kind
     shared = _OF_POLICY.get(program.comm)
     if shared is not None:
-        kinds[transfers] = shared
-    by_peer = np.isin(kinds, (LaneKind.SEND, LaneKind.RECV, LaneKind.PAIR))
-    peer = np.where(by_peer, program.peer, program.rank)
-    flow = np.where(by_peer & (kinds != LaneKind.PAIR), program.flow, 0)
-    code = ((kinds * program.ranks + program.rank) * program.ranks + peer) * 8 + flow
-    codes, lane = np.unique(code, return_inverse=True)
-    rest = codes // 8
-    return Lanes(
-        lane, _batches(program, lane, transfers), rest // program.ranks**2, rest // program.ranks % program.ranks,
-        rest % program.ranks,
-    )
+        of_kind[[Kind.SEND, Kind.RECV]] = shared
+    kinds, ranks = of_kind[program.ops.kind], program.ranks
+    by_peer = np.isin(np.arange(len(LaneKind)), (LaneKind.SEND, LaneKind.RECV, LaneKind.PAIR))[kinds]
+    code = (kinds.astype(np.int64) * ranks + program.rank) * ranks
+    code += np.where(by_peer, program.peer, program.rank)
+    code *= _FLOWS
+    if shared is None:
+        code += program.flow  # LOCAL, which is 0, for all but transfers
+    codes, lane = _renumber(code, len(LaneKind) * ranks**2 * _FLOWS)
+    narrow = lane.astype(np.uint16) if len(codes) < 1 << 16 else lane  # numpy sorts these in linear time
+    order = np.argsort(narrow, kind="stable").astype(np.int32)
+    rest = codes // _FLOWS
+    return Lanes(lane, _batches(program, lane, order), rest // ranks**2, rest // ranks % ranks, rest % ranks, order)
 
 
-def _batches(program: Program, lane: Ints, transfers: Ints) -> Ints:
+def _renumber(code: Ints, below: int) -> tuple[Ints, Ints]:
+    """The codes that occur, sorted, and for each element the place of its code among them."""
+    if below > 8 * len(code) + (1 << 20):  # a table of all codes would be larger than what it is for
+        codes, place = np.unique(code, return_inverse=True)
+        return codes, place.astype(np.int32)
+    occurs = np.zeros(below, np.bool_)
+    occurs[code] = True
+    codes = np.flatnonzero(occurs)
+    places = np.empty(below, np.int32)
+    places[codes] = np.arange(len(codes))
+    return codes, places[code]
+
+
+def _batches(program: Program, lane: Ints, order: Ints) -> Ints:
     """Number the batches, lane by lane in program order."""
-    order = np.argsort(lane, kind="stable")
-    joined = program.ops.fused[order].copy()
+    kind = program.ops.kind
+    joined = program.ops.fused[order]
     if program.comm in ("rank", "blocking"):
-        gap = np.cumsum(program.ops.kind <= Kind.W)  # transfers between the same two computations are one batch
+        gap = np.cumsum(kind <= Kind.W)  # transfers between the same two computations are one batch
+        transfers = (kind == Kind.SEND) | (kind == Kind.RECV)
         both = transfers[order][1:] & transfers[order][:-1]
         joined[1:] |= both & (gap[order][1:] == gap[order][:-1])
     joined[1:] &= lane[order][1:] == lane[order][:-1]
-    batch = np.empty(len(program), np.int64)
-    batch[order] = np.cumsum(~joined) - 1
+    batch = np.empty(len(program), np.int32)
+    batch[order] = np.cumsum(~joined, dtype=np.int32) - 1
     return batch
