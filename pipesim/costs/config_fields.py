@@ -87,18 +87,21 @@ class Fields:
         return any(isinstance(value, int | float) and value > 0 for value in values or [default])
 
     def part(self, name: str) -> Fields | None:
-        """A nested object, or None where it is absent."""
+        """A nested object, or None where it is absent; problems are remembered in both."""
         value = self.values.get(name)
         if value is None:
             return None
         if not isinstance(value, dict):
             self.problem(f"{name} = {_short(value)} must be an object")
             return None
-        return Fields(value, self.source)
+        return self._with(value)
 
     def with_defaults(self, **defaults: int) -> Fields:
         """The same fields, with `defaults` where one is absent; problems are remembered in both."""
-        other = Fields({**defaults, **{k: v for k, v in self.values.items() if v is not None}}, self.source)
+        return self._with({**defaults, **{k: v for k, v in self.values.items() if v is not None}})
+
+    def _with(self, values: Mapping[str, object]) -> Fields:
+        other = Fields(values, self.source)
         other.missing, other.problems = self.missing, self.problems
         return other
 

@@ -25,6 +25,8 @@ class Framework:
     zero_stage: int = 0
     sequence_parallel: bool = False
     vocabulary_over_tp: bool = True
+    half: str = "bf16"
+    """The precision meant where a text names both ("fp16/bf16")."""
     half_gradients: bool = False
     """A half-precision gradient of every weight lives beside the accumulated fp32 one."""
     fused_mlp: bool = True
@@ -58,6 +60,7 @@ FRAMEWORKS: tuple[Framework, ...] = (
         name="megatron-deepspeed",
         words=("deepspeed",),
         zero_stage=1,
+        half="fp16",
         half_gradients=True,
         fragments=0.15,
         overhead_bytes=5.0 * GIB,

@@ -59,7 +59,7 @@ def layout_of_row(row: Row) -> RowLayout:
         recompute=mode,  # type: ignore[arg-type]
         recompute_modules=modules,
         recompute_layers=layers if isinstance(layers, int) else None,
-        precision=_precision(row, assumed),
+        precision=_precision(row, framework.half, assumed),
         attention=_attention(row, assumed),  # type: ignore[arg-type]
         split=_split(row, framework.split, sizes["pp"] * sizes["virtual"], assumed),  # type: ignore[arg-type]
         vocabulary=_vocabulary(row),  # type: ignore[arg-type]
@@ -138,11 +138,11 @@ def _recompute(row: Row, assumed: dict[str, object]) -> tuple[str, tuple[str, ..
     return "none", ("core_attention",)
 
 
-def _precision(row: Row, assumed: dict[str, object]) -> str:
+def _precision(row: Row, half: str, assumed: dict[str, object]) -> str:
     text = _text(row, "precision")
     if not text:
         assumed["precision"] = "bf16"
-    return closest_precision(text or "bf16")
+    return half if "fp16" in text and "bf16" in text else closest_precision(text or "bf16")
 
 
 def _attention(row: Row, assumed: dict[str, object]) -> str:
