@@ -189,6 +189,8 @@ def _timeline(header: Mapping[str, Any], columns: dict[str, np.ndarray]) -> Time
 
 def _program(header: Mapping[str, Any], columns: dict[str, np.ndarray]) -> Program:
     placement = Placement(tuple(int(rank) for rank in header["placement"]), int(header["chains"]))
+    if placement.chains < 1 or placement.stages % placement.chains:
+        raise ValueError(f"{placement.stages} stages are not {placement.chains} replicas of one model")
     ops = Atoms.of(*(columns[name] for name in _OP_COLUMNS))
     count = len(ops)
     for name, low, high in (
