@@ -14,7 +14,8 @@ from pipesim.ir.schedule import Schedule
 class Setting:
     """The numbers closed forms speak of; times are of one rank's whole share of one microbatch.
 
-    p ranks, m microbatches, v stages a rank, n group size, s slices; seconds F, I, W and C (one message).
+    p ranks, m microbatches, v stages a rank, n group size (or microbatches an optimizer step), s slices;
+    seconds F, I, W and C (one message).
     """
 
     p: int
@@ -51,6 +52,8 @@ class Family:
         the family's own options.
     makespan: seconds from the first start to the last end, without reduction and optimizer.
     peak: activations rank r holds at most, in microbatches, as a function of the setting and r.
+    versions, staleness: of an asynchronous family, the weight versions that rank r keeps, and how many
+        optimizer steps its gradients are behind at most, both as functions of the setting and r.
     """
 
     name: str
@@ -61,6 +64,8 @@ class Family:
     latency: Form | None = None  # seconds added to the makespan by C
     peak_formula: str | None = None
     peak: Callable[[Setting, int], float] | None = None
+    versions: Callable[[Setting, int], int] | None = None
+    staleness: Callable[[Setting, int], int] | None = None
     synchronous: bool = True
     trains: bool = True
 
