@@ -51,18 +51,24 @@ def catalog(
 def entry(name: str) -> dict[str, Any]:
     """Everything known under a name: values, what is reached of them, sources. Raises UnknownName."""
     wanted = name.strip().lower()
-    if wanted in cluster_names():
-        return {"kind": "cluster", **_cluster(wanted)}
     if wanted in model_names():
         return {"kind": "model", **_model(wanted)}
+    cluster = _cluster(wanted) if wanted in cluster_names() else None
     try:
-        gpu = find_gpu(name)
+        found = _gpu(find_gpu(name).key)
     except UnknownName:
+        if cluster is not None:
+            return {"kind": "cluster", **cluster}
         known = (*gpu_keys(), *cluster_names(), *model_names())
         raise unknown("GPU, cluster or model", name, known, listed=["see `pipesim catalog`"]) from None
+    return {"kind": "gpu", **found} | ({"cluster": cluster} if cluster is not None else {})
+
+
+def _gpu(key: str) -> dict[str, Any]:
     content = read_catalogue("gpus.yaml")
-    sources = {what: content["references"].get(key, key) for what, key in content["gpus"][gpu.key]["sources"].items()}
-    return {"kind": "gpu", "key": gpu.key, **content["gpus"][gpu.key], "sources": sources, **_reached(gpu.key)}
+    given = content["gpus"][key]
+    sources = {what: content["references"].get(name, name) for what, name in given["sources"].items()}
+    return {"key": key, **given, "sources": sources, **_reached(key)}
 
 
 def _gpus() -> list[dict[str, Any]]:

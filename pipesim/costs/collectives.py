@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache, lru_cache
+from itertools import pairwise
 from math import log
 
 from pipesim.costs.catalog_files import KERNELS
@@ -159,12 +160,14 @@ def _reference(table: str, ranks: int) -> Ring:
 
 @lru_cache(maxsize=1)
 def _measured_times() -> dict[tuple[str, str], dict[int, dict[int, float]]]:
-    """Seconds by table and operation, ranks, and bytes."""
+    """Seconds by table and operation, ranks, and bytes; a larger message bounds a smaller one, which cuts outliers."""
     lines = [line for line in (KERNELS / "collectives.csv").read_text("utf-8").splitlines() if not line.startswith("#")]
     sizes = [int(text) for text in lines[0].split(",")[3:]]
     times: dict[tuple[str, str], dict[int, dict[int, float]]] = {}
     for line in lines[1:]:
         table, operation, ranks, *cells = line.split(",")
         row = {size: float(cell) * 1e-6 for size, cell in zip(sizes, cells, strict=True) if cell}
+        for smaller, larger in reversed(list(pairwise(row))):
+            row[smaller] = min(row[smaller], row[larger])
         times.setdefault((table, operation), {})[int(ranks)] = row
     return times
