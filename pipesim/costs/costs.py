@@ -113,13 +113,20 @@ class Costs:
         if kind in self.seconds:
             return self.seconds[kind]
         if kind == Kind.B and Kind.I in self.seconds and Kind.W in self.seconds:
-            return self.seconds[Kind.I] + self.seconds[Kind.W]
+            dims = max(self.seconds[kind].ndim for kind in (Kind.I, Kind.W))
+            whole: Floats = _spread(self.seconds[Kind.I], dims) + _spread(self.seconds[Kind.W], dims)
+            return whole
         raise NoCost(kind.name, ", ".join(known.name for known in self.seconds))
 
 
 def at(values: Floats, stage: Ints, microbatch: Ints, slice_: Ints) -> Floats:
     """Pick from an array that broadcasts to (stages, microbatches, slices)."""
-    full = values.reshape(values.shape + (1,) * (3 - values.ndim))
+    full = _spread(values, 3)
     places = (stage, microbatch, slice_)
     picked: Floats = full[tuple(places[axis] * (full.shape[axis] > 1) for axis in range(3))]
     return picked
+
+
+def _spread(values: Floats, dims: int) -> Floats:
+    """The same array with axes of length 1 at its end, as `seconds` broadcasts: stages come first."""
+    return values.reshape(values.shape + (1,) * (dims - values.ndim))

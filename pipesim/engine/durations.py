@@ -9,6 +9,7 @@ import numpy as np
 from pipesim.costs.costs import Costs, Floats, WrongStages, at
 from pipesim.costs.network import Route
 from pipesim.ir.action import Kind
+from pipesim.ir.atoms import Atoms, Ints
 from pipesim.ir.program import Program
 
 
@@ -21,7 +22,7 @@ class Durations:
 
     seconds: Floats
     size_bytes: Floats
-    route: np.ndarray  # index into routes
+    route: Ints  # index into routes
     routes: tuple[Route, ...]
 
 
@@ -40,26 +41,31 @@ def require_stages(program: Program, costs: Costs) -> None:
 
 
 def _seconds(program: Program, costs: Costs) -> Floats:
-    ops = program.ops
-    seconds = np.zeros(len(program))
+    seconds = action_seconds(program.ops, costs)
+    _tail_seconds(program, costs, seconds)
+    return seconds
+
+
+def action_seconds(ops: Atoms, costs: Costs) -> Floats:
+    """Seconds of each action, host time included; 0 of what is no compute. Raises NoCost."""
+    seconds = np.zeros(len(ops))
     for kind in (Kind.F, Kind.B, Kind.I, Kind.W):
         mine = np.flatnonzero(ops.kind == kind)
         if len(mine):
             seconds[mine] = at(costs.of_kind(kind), ops.stage[mine], ops.microbatch[mine], ops.slice[mine])
     second = np.flatnonzero(ops.fused)
     if len(second):
-        seconds[second] = seconds[second - 1] = _pair_seconds(program, costs, seconds, second)
-    seconds[program.is_compute] += costs.host_s
-    _tail_seconds(program, costs, seconds)
+        seconds[second] = seconds[second - 1] = _pair_seconds(ops, costs, seconds, second)
+    if costs.host_s:
+        seconds[ops.kind <= Kind.W] += costs.host_s
     return seconds
 
 
-def _pair_seconds(program: Program, costs: Costs, seconds: Floats, second: np.ndarray) -> Floats:
+def _pair_seconds(ops: Atoms, costs: Costs, seconds: Floats, second: Ints) -> Floats:
     one, other = seconds[second - 1], seconds[second]
     if costs.pair_s is None:
         both: Floats = one + other - costs.overlap * np.minimum(one, other)
         return both
-    ops = program.ops
     forward = np.where(ops.kind[second - 1] == Kind.F, second - 1, second)
     return at(costs.pair_s, ops.stage[forward], ops.microbatch[forward], ops.slice[forward])
 
@@ -83,49 +89,49 @@ def _sizes(program: Program, costs: Costs) -> Floats:
     ops = program.ops
     sizes = np.zeros(len(program))
     sends = np.flatnonzero(ops.kind == Kind.SEND)
-    for flow, values in costs.message_bytes.items():
-        mine = sends[program.flow[sends] == flow]
-        sizes[mine] = at(values, ops.stage[mine], ops.microbatch[mine], ops.slice[mine])
+    sizes[sends] = message_sizes(ops.take(sends), program.flow[sends], costs)
     moves = np.flatnonzero((ops.kind == Kind.X) | (ops.kind == Kind.L))
     if costs.held is not None and len(moves):
         sizes[moves] = costs.held.activation[ops.stage[moves]] / program.schedule.slices
-    reductions = ops.kind == Kind.REDUCE
     if costs.reduce_bytes is not None:
+        reductions = np.flatnonzero(ops.kind == Kind.REDUCE)
         sizes[reductions] = costs.reduce_bytes[ops.stage[reductions]]
-    receives = ops.kind == Kind.RECV
-    sizes[receives] = sizes[program.match[receives]]
+    sizes[program.match[sends]] = sizes[sends]
     return sizes
 
 
-def _routes(program: Program, costs: Costs) -> tuple[np.ndarray, tuple[Route, ...]]:
+def message_sizes(senders: Atoms, flow: Ints, costs: Costs) -> Floats:
+    """Bytes of the message that each of these operations sends."""
+    sizes = np.zeros(len(senders))
+    for which, values in costs.message_bytes.items():
+        mine = np.flatnonzero(flow == which)
+        sizes[mine] = at(values, senders.stage[mine], senders.microbatch[mine], senders.slice[mine])
+    return sizes
+
+
+def _routes(program: Program, costs: Costs) -> tuple[Ints, tuple[Route, ...]]:
     """Route of each operation: of a message by its two ranks, of a move to its refuge, of a reduction."""
-    ops, network, ranks = program.ops, costs.network, program.ranks
-    ways: list[Route] = [Route()]
-    route = np.zeros(len(program), np.int64)
-    transfers = np.isin(ops.kind, (Kind.SEND, Kind.RECV))
-    pairs = program.rank.astype(np.int64) * ranks + program.peer
-    receives = ops.kind == Kind.RECV
-    pairs[receives] = program.peer[receives].astype(np.int64) * ranks + program.rank[receives]
-    codes, inverse = np.unique(pairs[transfers], return_inverse=True)
-    route[transfers] = inverse + 1
-    ways += [network.route(int(code) // ranks, int(code) % ranks) for code in codes]
-    for rank in range(ranks):
-        mine = program.rank == rank
-        for kinds, way in (
-            ((Kind.X,), _refuge(program, costs, rank, out=True)),
-            ((Kind.L,), _refuge(program, costs, rank, out=False)),
-            ((Kind.REDUCE,), network.reduce.get(rank, Route())),
-        ):
-            chosen = mine & np.isin(ops.kind, kinds)
-            if chosen.any():
-                route[chosen] = len(ways)
-                ways.append(way)
+    kind, network, ranks = program.ops.kind, costs.network, program.ranks
+    route = np.zeros(len(program), np.int32)
+    sends = np.flatnonzero(kind == Kind.SEND)
+    pair = program.rank[sends].astype(np.int64) * ranks + program.peer[sends]
+    codes = np.flatnonzero(np.bincount(pair))
+    route[sends] = route[program.match[sends]] = np.searchsorted(codes, pair) + 1
+    ways = [Route(), *(network.route(int(code) // ranks, int(code) % ranks) for code in codes)]
+    for which in (Kind.X, Kind.L, Kind.REDUCE):
+        mine = np.flatnonzero(kind == which)
+        users, place = np.unique(program.rank[mine], return_inverse=True)
+        route[mine] = len(ways) + place
+        ways += [_own_route(program, costs, int(rank), which) for rank in users]
     return route, tuple(ways)
 
 
-def _refuge(program: Program, costs: Costs, rank: int, *, out: bool) -> Route:
+def _own_route(program: Program, costs: Costs, rank: int, kind: Kind) -> Route:
+    """Way of a rank's gradient reduction, or of its activations to their refuge and back."""
+    if kind == Kind.REDUCE:
+        return costs.network.reduce.get(rank, Route())
     refuge = program.schedule.refuge
     partner = refuge[rank] if refuge else None
     if partner is None:
         return costs.network.host
-    return costs.network.route(rank, partner) if out else costs.network.route(partner, rank)
+    return costs.network.route(rank, partner) if kind == Kind.X else costs.network.route(partner, rank)
