@@ -81,9 +81,7 @@ def _workspace(program: Program, held: StageBytes, start: Floats, end: Floats) -
 
 
 def _interval(rank: np.ndarray, begin: Floats, finish: Floats, size: Floats) -> _Changes:
-    return _Changes(
-        np.concatenate([rank, rank]), np.concatenate([begin, finish]), np.concatenate([size, -size])
-    )
+    return _Changes(np.concatenate([rank, rank]), np.concatenate([begin, finish]), np.concatenate([size, -size]))
 
 
 def _buffers(program: Program, costs: Costs, start: Floats, end: Floats) -> list[_Changes]:
@@ -100,9 +98,7 @@ def _buffers(program: Program, costs: Costs, start: Floats, end: Floats) -> list
         whole = np.broadcast_to(values.reshape(len(values), -1)[:, 0], (costs.stages,))
         size[mine] = whole[stage[mine]]
     produced = end[program.need[program.need_offsets[sends]]]
-    used = np.where(
-        program.flow[receives] == Flow.ACTIVATION, start[consumer[receives]], end[consumer[receives]]
-    )
+    used = np.where(program.flow[receives] == Flow.ACTIVATION, start[consumer[receives]], end[consumer[receives]])
     return [
         _interval(program.rank[sends], produced, end[sends], size),
         _interval(program.rank[receives], start[receives], used, size),

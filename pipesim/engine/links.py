@@ -69,9 +69,7 @@ class FairLinks:
         if event.value != self._round:
             return  # the shares have changed since: another timeout is under way
         self._advance()
-        ended = [
-            transfer for transfer in self._under_way if transfer.left_bytes <= _DONE * transfer.size_bytes
-        ]
+        ended = [transfer for transfer in self._under_way if transfer.left_bytes <= _DONE * transfer.size_bytes]
         self._under_way = [transfer for transfer in self._under_way if transfer not in ended]
         self._share()
         for transfer in ended:
@@ -101,15 +99,10 @@ def fair_rates(routes: Sequence[Route], links: Sequence[Link]) -> list[float]:
             rates[index] += step
         for link, count in enumerate(users):
             free[link] -= step * count
-        full = {
-            link
-            for link, count in enumerate(users)
-            if count and free[link] <= 1e-12 * links[link].bytes_per_s
-        }
+        full = {link for link, count in enumerate(users) if count and free[link] <= 1e-12 * links[link].bytes_per_s}
         growing = {
             index
             for index in growing
-            if rates[index] < routes[index].bytes_per_s * (1 - 1e-12)
-            and not full.intersection(routes[index].links)
+            if rates[index] < routes[index].bytes_per_s * (1 - 1e-12) and not full.intersection(routes[index].links)
         }
     return rates
