@@ -36,8 +36,19 @@ class UnknownSchedule(PipesimError):
 
     def __str__(self) -> str:
         close = get_close_matches(self.name.lower(), self.known, n=3)
-        hint = f"did you mean {' or '.join(close)}?" if close else f"there are {', '.join(self.known)}"
-        return f"no schedule {self.name!r}; {hint} Your own: my_module.py:build, or a file ({', '.join(SUFFIXES)})"
+        hint = f"did you mean {' or '.join(close)}" if close else f"there are {', '.join(self.known)}"
+        return f"no schedule {self.name!r}; {hint}; your own is my_module.py:build, or a {', '.join(SUFFIXES)} file"
+
+
+@dataclass(eq=False)
+class MissingCount(PipesimError):
+    """A family that was not told for how many ranks or microbatches."""
+
+    family: str
+    word: str
+
+    def __str__(self) -> str:
+        return f"schedule {self.family} needs a number of {self.word}, e.g. {self.word}=4"
 
 
 @dataclass(eq=False)
@@ -70,7 +81,7 @@ def build(name: str, *, ranks: int | None = None, microbatches: int | None = Non
     name: a family, a plug-in, `my_module.py:build`, `package.module:build`, or a file of orders.
     ranks, microbatches: needed except for a file, where they must be the file's if given.
     options: the family's own, such as `virtual=2`.
-    Raises UnknownSchedule, UnknownOption, Unsuitable, BrokenBuilder, BrokenSchedule, Deadlock, CannotRead.
+    Raises UnknownSchedule, MissingCount, UnknownOption, Unsuitable, BrokenBuilder, BrokenSchedule, Deadlock, CannotRead.
     """
     if is_file(name):
         return _from_file(name, ranks, microbatches, options)
@@ -78,7 +89,7 @@ def build(name: str, *, ranks: int | None = None, microbatches: int | None = Non
     counts = {"ranks": ranks, "microbatches": microbatches}
     for word, value in counts.items():
         if value is None:
-            raise Unsuitable(family.name, f"no {word}", "a family is built for a number of them", f"{word} 4")
+            raise MissingCount(family.name, word)
     counts |= {word: options[word] for word in _COUNTS if options.get(word) is not None}
     require_counts(family.name, **counts)  # type: ignore[arg-type]  # none is None any more
     _require_known(family, options)

@@ -22,6 +22,9 @@ from pipesim.errors import PipesimError
 COMMANDS: dict[str, str] = {
     "simulate": "pipesim.cli.simulate",
     "compare": "pipesim.cli.compare",
+    "schedules": "pipesim.cli.schedules",
+    "schedule": "pipesim.cli.schedule",
+    "check": "pipesim.cli.check",
     "catalog": "pipesim.cli.catalog",
 }
 
