@@ -10,6 +10,7 @@ from pipesim.costs.costs import Costs, Floats, StageBytes
 from pipesim.ir.action import Kind
 from pipesim.ir.needs import Flow
 from pipesim.ir.program import Program
+from pipesim.ir.versions import versions_kept
 from pipesim.timeline import MemoryTrace
 
 _FREED, _TAKEN = 0, 1  # at one moment, what is freed goes first
@@ -30,12 +31,14 @@ def memory_trace(program: Program, costs: Costs, start: Floats, end: Floats) -> 
     Weights, gradients, optimizer state and overheads are there from the start. A forward takes its
     activations at its start, a backward gives them back at its end. Received messages count from the
     start of their transfer until they are used, sent ones from their production until they are gone.
+    A stage of an asynchronous schedule keeps several versions of its weights; a rank may keep activations
+    for another one.
     """
     held = costs.held
     if held is None:
         return None
     parts = [_activations(program, held, start, end), _workspace(program, held, start, end)]
-    parts += _buffers(program, costs, start, end)
+    parts += [*_buffers(program, costs, start, end), _guests(program, held, start, end)]
     rank = np.concatenate([part.rank for part in parts])
     time = np.concatenate([part.time_s for part in parts])
     change = np.concatenate([part.change for part in parts])
@@ -50,7 +53,8 @@ def memory_trace(program: Program, costs: Costs, start: Floats, end: Floats) -> 
 def static_bytes(program: Program, held: StageBytes) -> Floats:
     """Bytes each rank holds all the time, shape (ranks,)."""
     placement = program.schedule.placement
-    by_stage = held.weights + held.gradients + held.optimizer
+    versions = versions_kept(program.schedule)  # more than one in asynchronous schedules
+    by_stage = held.weights * versions + held.gradients + held.optimizer
     by_rank = np.bincount(placement.ranks_of_stages, weights=by_stage, minlength=placement.ranks)
     total: Floats = by_rank + held.overhead
     return total
@@ -73,6 +77,18 @@ def _activations(program: Program, held: StageBytes, start: Floats, end: Floats)
     if not ranks:
         return _Changes(np.zeros(0, np.int64), np.zeros(0), np.zeros(0))
     return _Changes(np.concatenate(ranks), np.concatenate(times), np.concatenate(changes))
+
+
+def _guests(program: Program, held: StageBytes, start: Floats, end: Floats) -> _Changes:
+    """Activations that a rank keeps for another one, from the start of their way there to the end of that back."""
+    ops, refuge = program.ops, program.schedule.refuge
+    away, back = np.flatnonzero(ops.kind == Kind.X), np.flatnonzero(ops.kind == Kind.L)
+    away, back = (moves[np.lexsort((ops.slice[moves], ops.microbatch[moves], ops.stage[moves]))]
+                  for moves in (away, back))
+    host = np.array([-1 if to is None else to for to in refuge], np.int64)[program.rank[away]] if len(away) else away
+    there = host >= 0
+    size = held.activation[ops.stage[away[there]]] / program.schedule.slices
+    return _interval(host[there], start[away[there]], end[back[there]], size)
 
 
 def _workspace(program: Program, held: StageBytes, start: Floats, end: Floats) -> _Changes:
