@@ -26,6 +26,7 @@ COMMANDS: dict[str, str] = {
     "schedule": "pipesim.cli.schedule",
     "check": "pipesim.cli.check",
     "catalog": "pipesim.cli.catalog",
+    "goodput": "pipesim.cli.goodput",
 }
 
 
