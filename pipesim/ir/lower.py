@@ -24,6 +24,7 @@ from pipesim.ir.needs import Flow
 from pipesim.ir.order import progress, unit_starts
 from pipesim.ir.program import Comm, Program
 from pipesim.ir.schedule import Schedule
+from pipesim.ir.tail import Tail, tail
 
 _RECV, _ACTION, _SEND, _REDUCE, _STEP = range(5)  # order of operations around one action
 
@@ -92,7 +93,7 @@ class _Slots:
 def _just_in_time(schedule: Schedule, messages: _Messages) -> _Slots:
     group = _groups(schedule)
     wanted = group[messages.consumer].astype(np.int64)
-    _, segment = np.unique(messages.channel, return_inverse=True)
+    segment = np.cumsum(np.diff(messages.channel, prepend=messages.channel[:1]) != 0)
     span = np.int64(len(schedule) + 1)
     receive = np.minimum.accumulate((wanted + segment * span)[::-1])[::-1] - segment * span
     return _Slots(group[messages.producer], receive, np.arange(len(messages)))
@@ -117,41 +118,53 @@ def _one_global_order(schedule: Schedule, messages: _Messages) -> _Slots:
     return _Slots(send, receive, key)
 
 
-def _assemble(
-    schedule: Schedule, messages: _Messages, slots: _Slots, comm: Comm, reduce: bool, clip: bool
-) -> Program:
+def _assemble(schedule: Schedule, messages: _Messages, slots: _Slots, comm: Comm, reduce: bool, clip: bool) -> Program:
     """Merge actions, sends, receives, reductions and steps into one order a rank."""
-    tail = _tail(schedule, reduce)
+    end = tail(schedule, reduce=reduce, clip=clip)
     group, rank, atoms = _groups(schedule), schedule.rank, schedule.atoms
     count, of = len(messages), messages
+    row = np.concatenate([rank, rank[of.producer], rank[of.consumer], end.rank])
     # A receive placed "before group g" shares the gap with the sends after group g-1 of its rank.
-    gap = np.concatenate([2 * group + 1, 2 * slots.send + 2, 2 * slots.receive, 2 * tail.group + 2])
-    phase = np.concatenate([np.full(len(atoms), _ACTION), np.full(count, _SEND), np.full(count, _RECV), tail.phase])
+    gap = np.concatenate([2 * group + 1, 2 * slots.send + 2, 2 * slots.receive, 2 * group[end.behind] + 2])
+    phase = np.repeat([_ACTION, _SEND, _RECV, _REDUCE, _STEP], _counts(len(atoms), count, end)).astype(np.int8)
     if comm != "edge":  # one order for both directions: sends after group g-1 and receives before g, by key
         phase[len(atoms) : len(atoms) + 2 * count] = _SEND
-    row = np.concatenate([rank, rank[of.producer], rank[of.consumer], tail.rank])
-    key = np.concatenate([np.arange(len(atoms)), slots.key, slots.key, np.arange(len(tail.rank))])
-    order = np.lexsort((key, phase, gap, row))
+    key = np.concatenate([np.arange(len(atoms)), slots.key, slots.key, np.arange(len(end.rank))])
+    place, order = _sorted(row, gap, phase, key)
 
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
     action_at, send_at, recv_at, tail_at = np.split(place, np.cumsum([len(atoms), count, count]))
-    ops = concatenate([
-        atoms,
-        _columns(atoms, of.producer, Kind.SEND),
-        _columns(atoms, of.consumer, Kind.RECV),
-        tail.ops,
-    ]).take(order)
-    peer = np.concatenate([rank, rank[of.consumer], rank[of.producer], tail.rank])[order]
-    flow = np.concatenate([np.zeros(len(atoms), np.int8), of.flow, of.flow, np.zeros(len(tail.rank), np.int8)])
-    match = np.arange(len(order))
+    ops = concatenate(
+        [
+            atoms,
+            _columns(atoms, of.producer, Kind.SEND),
+            _columns(atoms, of.consumer, Kind.RECV),
+            end.ops,
+        ]
+    ).take(order)
+    peer = np.concatenate([rank, rank[of.consumer], rank[of.producer], end.rank])[order]
+    flow = np.concatenate([np.zeros(len(atoms), np.int8), of.flow, of.flow, np.zeros(len(end.rank), np.int8)])
+    match = np.arange(len(order), dtype=np.int32)
     match[send_at], match[recv_at] = recv_at, send_at
 
     edges = [(recv_at, action_at[of.consumer]), (action_at[of.producer], send_at), *_move_edges(schedule, action_at)]
-    edges += _tail_edges(tail, action_at, tail_at, clip)
+    edges += [(action_at[end.waits[0]], tail_at[end.waits[1]]), (tail_at[end.chained[0]], tail_at[end.chained[1]])]
     need, need_offsets = compress(edges, len(order))
     offsets = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=schedule.ranks))])
     return Program(schedule, ops, offsets, flow[order], peer, match, need, need_offsets, comm)
+
+
+def _counts(actions: int, messages: int, end: Tail) -> list[int]:
+    return [actions, messages, messages, end.reductions, len(end.ops) - end.reductions]
+
+
+def _sorted(row: Ints, gap: Ints, phase: Ints, key: Ints) -> tuple[Ints, Ints]:
+    """Place of each operation when sorted by these, first things first, and the operation at each place."""
+    # Gaps grow from row to row, but for one that two rows share: so much tells them apart.
+    whole = ((gap.astype(np.int64) + row) * (_STEP + 1) + phase) * (int(key.max(initial=0)) + 1) + key
+    order = np.argsort(whole, kind="stable").astype(np.int32)  # merges what is sorted in parts
+    place = np.empty(len(order), np.int32)
+    place[order] = np.arange(len(order), dtype=np.int32)
+    return place, order
 
 
 def _columns(atoms: Atoms, index: Ints, kind: Kind) -> Atoms:
@@ -174,84 +187,10 @@ def _move_edges(schedule: Schedule, action_at: Ints) -> list[tuple[Ints, Ints]]:
     ]
 
 
-@dataclass(frozen=True)
-class _Tail:
-    """Reductions and optimizer steps: after which group, on which rank, and the actions they wait for."""
-
-    ops: Atoms
-    group: Ints
-    rank: Ints
-    phase: Ints
-    waits: tuple[tuple[int, int], ...]  # (action, tail operation)
-    steps: tuple[int, ...]
-    reductions: tuple[int, ...]
-
-
-def _tail(schedule: Schedule, reduce: bool) -> _Tail:
-    rows: list[tuple[int, int, int, int, int]] = []  # kind, stage, microbatch, group, rank
-    waits: list[tuple[int, int]] = []
-    if schedule.trains:
-        ends = _update_points(schedule)
-        group = _groups(schedule)
-        replicated = schedule.placement.chains > 1
-        for stage, microbatch, actions in ends if reduce or replicated else ():
-            waits += [(action, len(rows)) for action in actions]
-            rows.append((Kind.REDUCE, stage, microbatch, int(group[actions[0]]), int(schedule.rank[actions[0]])))
-        if schedule.update_every is None:
-            for rank in range(schedule.ranks):
-                last = int(group[int(schedule.offsets[rank + 1]) - 1])
-                rows.append((Kind.STEP, schedule.placement.stages_of(rank)[0], schedule.microbatches - 1, last, rank))
-        else:
-            for stage, microbatch, actions in ends:
-                waits += [(action, len(rows)) for action in actions]
-                rows.append((Kind.STEP, stage, microbatch, int(group[actions[0]]), int(schedule.rank[actions[0]])))
-    kinds = [row[0] for row in rows]
-    columns = np.array(rows, np.int64).reshape(-1, 5).T
-    phase = np.where(columns[0] == Kind.REDUCE, _REDUCE, _STEP)
-    return _Tail(
-        Atoms.of(columns[0], columns[1], columns[2]), columns[3], columns[4], phase, tuple(waits),
-        tuple(i for i, kind in enumerate(kinds) if kind == Kind.STEP),
-        tuple(i for i, kind in enumerate(kinds) if kind == Kind.REDUCE),
-    )
-
-
-def _update_points(schedule: Schedule) -> list[tuple[int, int, tuple[int, ...]]]:
-    """(stage, microbatch, actions): where a stage's gradients are complete, its own last action first."""
-    atoms = schedule.atoms
-    gives = np.flatnonzero((atoms.kind == Kind.B) | (atoms.kind == Kind.W))
-    every = schedule.update_every
-    found: dict[int, list[int]] = {}
-    for stage in range(schedule.placement.stages):
-        mine = gives[atoms.stage[gives] == stage]
-        per_update = len(mine) if every is None else every * schedule.slices
-        found[stage] = mine[per_update - 1 :: per_update].tolist() if len(mine) else []
-    points = []
-    for stage, actions in found.items():
-        for turn, action in enumerate(actions):
-            others = [found[twin][turn] for twin in schedule.placement.replicas_of(stage)
-                      if twin != stage and turn < len(found[twin])]
-            points.append((stage, int(atoms.microbatch[action]), (action, *others)))
-    return points
-
-
-def _tail_edges(tail: _Tail, action_at: Ints, tail_at: Ints, clip: bool) -> list[tuple[Ints, Ints]]:
-    pairs = [(int(action_at[action]), int(tail_at[op])) for action, op in tail.waits]
-    rank, stage = tail.rank.tolist(), tail.ops.stage.tolist()
-    asynchronous = len(tail.steps) > len(set(rank))
-    for step in tail.steps:
-        for reduction in tail.reductions:
-            same = rank[step] == rank[reduction] and (not asynchronous or stage[step] == stage[reduction])
-            before = not asynchronous or tail.ops.microbatch[reduction] == tail.ops.microbatch[step]
-            if (same and before) or (clip and not asynchronous):
-                pairs.append((int(tail_at[reduction]), int(tail_at[step])))
-    columns = np.array(pairs, np.int64).reshape(-1, 2).T
-    return [(columns[0], columns[1])]
-
-
 def compress(edges: list[tuple[Ints, Ints]], ops: int) -> tuple[Ints, Ints]:
     """Edges (needed, needing) as compressed rows by the needing operation."""
     needed = np.concatenate([edge[0] for edge in edges])
     needing = np.concatenate([edge[1] for edge in edges])
     order = np.argsort(needing, kind="stable")
     offsets = np.concatenate([[0], np.cumsum(np.bincount(needing, minlength=ops))])
-    return needed[order], offsets
+    return needed[order].astype(np.int32), offsets.astype(np.int32)
