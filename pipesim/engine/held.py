@@ -81,7 +81,7 @@ def _activations(program: Program, held: StageBytes, start: Floats, end: Floats)
 
 def _guests(program: Program, held: StageBytes, start: Floats, end: Floats) -> _Changes:
     """Activations that a rank keeps for another one, from the start of their way there to the end of that back."""
-    ops, refuge = program.ops, program.schedule.refuge
+    ops, refuge = program.ops, program.schedule.refuge or (None,) * program.ranks
     away, back = np.flatnonzero(ops.kind == Kind.X), np.flatnonzero(ops.kind == Kind.L)
     away, back = (moves[np.lexsort((ops.slice[moves], ops.microbatch[moves], ops.stage[moves]))]
                   for moves in (away, back))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -104,7 +105,7 @@ def _each(count: int) -> Edges:
     return np.arange(count), count + np.arange(count)
 
 
-def _joined(edges: list[Edges]) -> Edges:
+def _joined(edges: Sequence[Edges]) -> Edges:
     found = [_no_edges(), *edges]
     return np.concatenate([edge[0] for edge in found]), np.concatenate([edge[1] for edge in found])
 
