@@ -22,9 +22,8 @@ def hanayo(*, ranks: int, microbatches: int, virtual: int = 2) -> Schedule:
     """
     require_counts("hanayo", ranks=ranks, microbatches=microbatches, virtual=virtual)
     if virtual % 2:
-        raise Unsuitable(
-            "hanayo", f"{virtual} stages a rank", "a wave goes down and up", f"{virtual - 1 or 2} or {virtual + 1}"
-        )
+        works = " or ".join(str(even) for even in (virtual - 1, virtual + 1) if even)
+        raise Unsuitable("hanayo", f"{virtual} stages a rank", "a wave goes down and up", works)
     stages = ranks * virtual
     microbatch, stage = (axis.ravel() for axis in np.mgrid[:microbatches, :stages])
     enters = 2 * stages * (microbatch // ranks) + microbatch % ranks * 2
