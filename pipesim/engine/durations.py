@@ -11,6 +11,7 @@ from pipesim.costs.network import Route
 from pipesim.ir.action import Kind
 from pipesim.ir.atoms import Atoms, Ints
 from pipesim.ir.program import Program
+from pipesim.ir.schedule import Schedule
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,22 +29,18 @@ class Durations:
 
 def durations(program: Program, costs: Costs) -> Durations:
     """Raises NoCost, WrongStages."""
-    require_stages(program, costs)
+    require_stages(program.schedule, costs)
     route, routes = _routes(program, costs)
-    return Durations(_seconds(program, costs), _sizes(program, costs), route, routes)
+    seconds = action_seconds(program.ops, costs)
+    seconds += tail_seconds(program.ops, program.rank, program.schedule, costs)
+    return Durations(seconds, _sizes(program, costs), route, routes)
 
 
-def require_stages(program: Program, costs: Costs) -> None:
+def require_stages(schedule: Schedule, costs: Costs) -> None:
     """Raises WrongStages unless the costs are for this many stages."""
-    stages = program.schedule.placement.stages
+    stages = schedule.placement.stages
     if costs.stages != stages:
         raise WrongStages("costs", costs.stages, stages)
-
-
-def _seconds(program: Program, costs: Costs) -> Floats:
-    seconds = action_seconds(program.ops, costs)
-    _tail_seconds(program, costs, seconds)
-    return seconds
 
 
 def action_seconds(ops: Atoms, costs: Costs) -> Floats:
@@ -70,19 +67,21 @@ def _pair_seconds(ops: Atoms, costs: Costs, seconds: Floats, second: Ints) -> Fl
     return at(costs.pair_s, ops.stage[forward], ops.microbatch[forward], ops.slice[forward])
 
 
-def _tail_seconds(program: Program, costs: Costs, seconds: Floats) -> None:
-    ops, placement = program.ops, program.schedule.placement
+def tail_seconds(ops: Atoms, rank: Ints, schedule: Schedule, costs: Costs) -> Floats:
+    """Fixed seconds of gradient reductions and optimizer steps; 0 of anything else."""
+    seconds, placement = np.zeros(len(ops)), schedule.placement
     if costs.reduce_s is not None:
-        mine = ops.kind == Kind.REDUCE
+        mine = np.flatnonzero(ops.kind == Kind.REDUCE)
         seconds[mine] = costs.reduce_s[ops.stage[mine]]
     if costs.optimizer_s is not None:
-        mine = ops.kind == Kind.STEP
-        if program.schedule.update_every is None:
+        mine = np.flatnonzero(ops.kind == Kind.STEP)
+        if schedule.update_every is None:
             ranks = np.asarray(placement.ranks_of_stages)
             whole = np.bincount(ranks, weights=costs.optimizer_s, minlength=placement.ranks)
-            seconds[mine] = whole[program.rank[mine]]
+            seconds[mine] = whole[rank[mine]]
         else:
             seconds[mine] = costs.optimizer_s[ops.stage[mine]]
+    return seconds
 
 
 def _sizes(program: Program, costs: Costs) -> Floats:

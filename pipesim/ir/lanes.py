@@ -104,14 +104,14 @@ def lanes(program: Program) -> Lanes:
     code *= _FLOWS
     if shared is None:
         code += program.flow  # LOCAL, which is 0, for all but transfers
-    codes, lane = _renumber(code, len(LaneKind) * ranks**2 * _FLOWS)
+    codes, lane = renumber(code, len(LaneKind) * ranks**2 * _FLOWS)
     narrow = lane.astype(np.uint16) if len(codes) < 1 << 16 else lane  # numpy sorts these in linear time
     order = np.argsort(narrow, kind="stable").astype(np.int32)
     rest = codes // _FLOWS
     return Lanes(lane, _batches(program, lane, order), rest // ranks**2, rest // ranks % ranks, rest % ranks, order)
 
 
-def _renumber(code: Ints, below: int) -> tuple[Ints, Ints]:
+def renumber(code: Ints, below: int) -> tuple[Ints, Ints]:
     """The codes that occur, sorted, and for each element the place of its code among them."""
     if below > 8 * len(code) + (1 << 20):  # a table of all codes would be larger than what it is for
         codes, place = np.unique(code, return_inverse=True)

@@ -114,7 +114,7 @@ def dependencies(shape: Shape, stages: int, microbatches: int, atoms: Atoms) -> 
         who = np.flatnonzero(rule.who)
         found = table.find(rule.role, rule.stage[who], rule.microbatch[who], rule.slice[who])
         there = found >= 0
-        consumers.append(who[there])
+        consumers.append(who[there].astype(np.int32))
         producers.append(found[there])
         flows.append(np.full(int(there.sum()), rule.flow, np.int8))
         if not rule.optional:
@@ -129,9 +129,7 @@ def dependencies(shape: Shape, stages: int, microbatches: int, atoms: Atoms) -> 
                 )
                 for index in missing
             ]
-    return Dependencies(
-        np.concatenate(consumers), np.concatenate(producers), np.concatenate(flows), tuple(unmet)
-    )
+    return Dependencies(np.concatenate(consumers), np.concatenate(producers), np.concatenate(flows), tuple(unmet))
 
 
 class _Table:
