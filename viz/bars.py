@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pipesim.idle import idle_spans
+from pipesim.idle import critical_path, idle_spans
 from pipesim.ir.action import Kind
 from pipesim.ir.lanes import LaneKind
 from pipesim.timeline import Timeline
@@ -15,8 +15,9 @@ from pipesim.timeline import Timeline
 Floats = NDArray[np.float64]
 Ints = NDArray[np.integer]
 
-_HALF = 0.43  # of a row's height of 1: what is left is the gap between ranks
-_STRIP = 0.26  # height of the transfer lanes under a rank's boxes
+# Of a row's height of 1, counted down from its middle; what is left is the gap between ranks.
+_HALF = 0.43
+STRIP_TOP, STRIP_BOTTOM = 0.25, 0.45  # transfer lanes, under a rank's boxes
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +61,7 @@ def has_strip(timeline: Timeline) -> bool:
 
 def compute_extent(timeline: Timeline) -> tuple[float, float]:
     """Top and bottom of the compute lane within a row."""
-    return (-_HALF, _HALF - _STRIP if has_strip(timeline) else _HALF)
+    return (-_HALF, STRIP_TOP - 0.02 if has_strip(timeline) else _HALF)
 
 
 def compute_bars(timeline: Timeline) -> Bars:
@@ -88,13 +89,13 @@ def transfer_bars(timeline: Timeline) -> Bars:
     program, lanes = timeline.program, timeline.lanes
     beside = lanes.kind[lanes.lane] != LaneKind.COMPUTE
     op = np.flatnonzero(beside & (timeline.end > timeline.start))
-    place, count = _places(timeline)
-    thickness = _STRIP / max(count, 3)
-    top = _HALF - _STRIP + 0.02 + place[lanes.lane[op]] * thickness
+    place, count = lane_places(timeline)
+    thickness = (STRIP_BOTTOM - STRIP_TOP) / max(count, 3)
+    top = STRIP_TOP + place[lanes.lane[op]] * thickness
     return Bars(op, program.rank[op], timeline.start[op], timeline.end[op], top, top + thickness * 0.85)
 
 
-def _places(timeline: Timeline) -> tuple[Floats, int]:
+def lane_places(timeline: Timeline) -> tuple[Floats, int]:
     """Place of each lane among the lanes of its rank beside compute, and the most that a rank has."""
     lanes = timeline.lanes
     beside = np.flatnonzero(lanes.kind != LaneKind.COMPUTE)
@@ -103,6 +104,19 @@ def _places(timeline: Timeline) -> tuple[Floats, int]:
         place[lane] = seen[lanes.rank[lane]]
         seen[lanes.rank[lane]] += 1
     return place, int(seen.max(initial=0))
+
+
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """A timeline with what is found out about it once and drawn in several places."""
+
+    timeline: Timeline
+    idle: IdleBars
+    critical: tuple[int, ...]
+
+
+def drawn(timeline: Timeline) -> Drawn:
+    return Drawn(timeline, idle_bars(timeline), tuple(critical_path(timeline)))
 
 
 def idle_bars(timeline: Timeline) -> IdleBars:

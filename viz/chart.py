@@ -8,6 +8,7 @@ import plotly.graph_objects as go
 
 from pipesim.metrics import Metrics
 from pipesim.timeline import Timeline
+from pipesim.viz.bars import drawn
 from pipesim.viz.layout import (
     base_layout,
     figures,
@@ -20,14 +21,23 @@ from pipesim.viz.layout import (
     title,
 )
 from pipesim.viz.memory_curves import memory_traces
+from pipesim.viz.meta import figure_meta
 from pipesim.viz.palette import ThemeName
-from pipesim.viz.traces import timeline_traces
+from pipesim.viz.panel import is_painted, panel
+from pipesim.viz.summary import summary
 
 _TOP, _BOTTOM, _MEMORY, _GAP = 116, 40, 150, 36  # pixels
 
 
 def chart(timeline: Timeline, metrics: Metrics, *, theme: ThemeName = "light") -> go.Figure:
-    """Boxes by kind, idle time by cause, transfers, critical path and memory; times in seconds."""
+    """Boxes by kind, idle time by cause, transfers, critical path and memory; times in seconds.
+
+    Up to some 1,500 boxes are bars of plotly; more are a picture, which the page of `write_html` replaces by
+    every single box.
+    """
+    what = drawn(timeline)
+    painted = is_painted([what])
+    main = panel(what, ("x", "y"), painted=painted)
     rows = rows_height(timeline.ranks)
     whole = rows + _GAP + _MEMORY
     layout = base_layout(theme, height=whole + _TOP + _BOTTOM, top=_TOP, bottom=_BOTTOM)
@@ -40,17 +50,20 @@ def chart(timeline: Timeline, metrics: Metrics, *, theme: ThemeName = "light") -
         "yanchor": "bottom",
         "font": {"size": 10},
     }
-    figure = {
-        "data": [*timeline_traces(timeline), *memory_traces(timeline, axes=("x", "y2"))],
-        "layout": layout
-        | {
-            "title": title(f"{short(timeline.name)}, {shape(timeline)}", figures(metrics)),
-            "xaxis": time_axis(theme, timeline.step_time_s, anchor="y2"),
-            "yaxis": rank_axis(theme, timeline.ranks, domain=[1 - rows / whole, 1.0]),
-            "yaxis2": memory_axis(theme, timeline, domain=[0.0, _MEMORY / whole]),
-        },
+    layout |= {
+        "title": title(f"{short(timeline.name)}, {shape(timeline)}", figures(metrics)),
+        "xaxis": time_axis(theme, timeline.step_time_s, anchor="y2"),
+        "yaxis": rank_axis(theme, timeline.ranks, domain=[1 - rows / whole, 1.0]),
+        "yaxis2": memory_axis(theme, timeline, domain=[0.0, _MEMORY / whole]),
+        "images": main.images,
+        "meta": figure_meta(
+            [main.meta],
+            painted=painted,
+            headline=[timeline.name, shape(timeline)],
+            summary=summary(timeline, metrics),
+        ),
     }
-    return as_figure(figure)
+    return as_figure({"data": [*main.traces, *memory_traces(timeline, axes=("x", "y2"))], "layout": layout})
 
 
 def as_figure(figure: dict[str, Any]) -> go.Figure:

@@ -10,13 +10,15 @@ import plotly.graph_objects as go
 
 from pipesim.metrics import Metrics, summarize
 from pipesim.timeline import Timeline
+from pipesim.viz.bars import drawn
 from pipesim.viz.chart import as_figure
 from pipesim.viz.layout import base_layout, figures, rank_axis, rows_height, shape, short, time_axis, title
-from pipesim.viz.palette import THEMES, ThemeName
+from pipesim.viz.meta import figure_meta
+from pipesim.viz.palette import ThemeName
+from pipesim.viz.panel import is_painted, panel
 from pipesim.viz.table import best_of, metric_rows
-from pipesim.viz.traces import timeline_traces
 
-_TOP, _BOTTOM, _HEADING, _ROW = 96, 20, 40, 26  # pixels
+_TOP, _BOTTOM, _HEADING = 106, 44, 40  # pixels
 
 
 @dataclass(frozen=True)
@@ -33,43 +35,58 @@ class _Place:
 def comparison(
     timelines: Sequence[Timeline], found: Sequence[Metrics] | None = None, *, theme: ThemeName = "light"
 ) -> go.Figure:
-    """Stack timelines, aligned at time 0, and mark the best figure in each row of the table.
+    """Stack timelines, aligned at time 0; the page adds a table with the best figure of each row marked.
 
     found: the metrics of each timeline, where they are known already (with throughput, say).
     """
     known = list(found) if found is not None else [summarize(timeline) for timeline in timelines]
-    rows = metric_rows(known)
-    table = _ROW * (len(rows) + 2)
-    places, whole = _places([timeline.ranks for timeline in timelines], table)
+    what = [drawn(timeline) for timeline in timelines]
+    painted = is_painted(what)
+    places, whole = _places([timeline.ranks for timeline in timelines])
+    axes = [f"y{at + 1}" if at else "y" for at in range(len(timelines))]
+    panels = [panel(one, ("x", axis), painted=painted) for one, axis in zip(what, axes, strict=True)]
     layout = base_layout(theme, height=whole + _TOP + _BOTTOM, top=_TOP, bottom=_BOTTOM)
-    layout["legend"] |= {"y": 1 - 44 / layout["height"], "yanchor": "top"}
-    layout["title"] = title(f"{len(timelines)} timelines on one time axis", "")
-    layout["annotations"] = []
-    until = max(timeline.step_time_s for timeline in timelines)
-    data: list[dict[str, Any]] = []
+    layout["legend"] |= {"y": 1 - 56 / layout["height"], "yanchor": "top"}
+    for timeline, axis, place in zip(timelines, axes, places, strict=True):
+        layout["yaxis" + axis[1:]] = rank_axis(theme, timeline.ranks, domain=place.domain(whole))
+    headline = [" · ".join(timeline.name for timeline in timelines), "on one time axis"]
+    layout |= {
+        "title": title(short(headline[0]), headline[1]),
+        "xaxis": time_axis(theme, max(timeline.step_time_s for timeline in timelines), anchor=axes[-1]),
+        "annotations": [
+            _heading(timeline, one, place, whole) for timeline, one, place in zip(timelines, known, places, strict=True)
+        ],
+        "images": [image for one in panels for image in one.images],
+        "meta": figure_meta(
+            [one.meta for one in panels], painted=painted, headline=headline, table=table(timelines, known)
+        ),
+    }
+    return as_figure({"data": _shared_legend([one.traces for one in panels]), "layout": layout})
+
+
+def table(timelines: Sequence[Timeline], found: Sequence[Metrics]) -> dict[str, Any]:
+    """The figures side by side: names, and rows of label, texts, and which columns are best."""
+    rows = [{"label": row.label, "texts": row.texts, "best": best_of(row)} for row in metric_rows(found)]
+    return {"names": [timeline.name for timeline in timelines], "rows": rows}
+
+
+def _shared_legend(panels: Sequence[list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """One entry a name: it switches the traces of all panels."""
     seen: set[str] = set()
-    last = f"y{len(timelines)}" if len(timelines) > 1 else "y"
-    for at, (timeline, figure) in enumerate(zip(timelines, known, strict=True)):
-        axis = f"y{at + 1}" if at else "y"
-        traces = timeline_traces(timeline, axes=("x", axis))
-        for trace in traces:
-            trace["showlegend"] = trace["name"] not in seen
-            seen.add(trace["name"])
-        data += traces
-        layout["yaxis" + axis[1:]] = rank_axis(theme, timeline.ranks, domain=places[at].domain(whole))
-        layout["annotations"].append(_heading(timeline, figure, places[at], whole))
-    layout["xaxis"] = time_axis(theme, until, anchor=last)
-    data.append(_table(theme, timelines, rows, _Place(whole - table, table).domain(whole)))
-    return as_figure({"data": data, "layout": layout})
+    traces = []
+    for trace in (trace for panel_traces in panels for trace in panel_traces):
+        traces.append(trace if trace["name"] not in seen else trace | {"showlegend": False})
+        seen.add(trace["name"])
+    return traces
 
 
-def _places(ranks: Sequence[int], table: int) -> tuple[list[_Place], int]:
-    """Where each panel goes, and the height of all with the table beneath."""
+def _places(ranks: Sequence[int]) -> tuple[list[_Place], int]:
+    """Where each panel goes, and the height of all."""
     places, at = [], 0
     for count in ranks:
         places.append(_Place(at + _HEADING, max(90, rows_height(count) * 2 // 3)))
         at += _HEADING + places[-1].height
-    return places, at + _HEADING + table
+    return places, at
 
 
 def _heading(timeline: Timeline, found: Metrics, place: _Place, whole: int) -> dict[str, Any]:
@@ -83,31 +100,4 @@ def _heading(timeline: Timeline, found: Metrics, place: _Place, whole: int) -> d
         "yanchor": "bottom",
         "showarrow": False,
         "align": "left",
-    }
-
-
-def _table(theme: ThemeName, timelines: Sequence[Timeline], rows: Sequence[Any], domain: list[float]) -> dict[str, Any]:
-    colours = THEMES[theme]
-    columns = [[row.label for row in rows]]
-    for at in range(len(timelines)):
-        columns.append([f"<b>{row.texts[at]} ●</b>" if at in best_of(row) else row.texts[at] for row in rows])
-    return {
-        "type": "table",
-        "domain": {"x": [0, 1], "y": domain},
-        "header": {
-            "values": ["", *(f"<b>{short(timeline.name)}</b>" for timeline in timelines)],
-            "align": ["left", "right"],
-            "fill": {"color": colours.panel},
-            "line": {"color": colours.grid},
-            "font": {"color": colours.ink},
-            "height": _ROW,
-        },
-        "cells": {
-            "values": columns,
-            "align": ["left", "right"],
-            "fill": {"color": colours.paper},
-            "line": {"color": colours.grid},
-            "font": {"color": colours.ink},
-            "height": _ROW,
-        },
     }

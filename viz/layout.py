@@ -8,11 +8,10 @@ from typing import Any
 from pipesim.metrics import Metrics
 from pipesim.timeline import Timeline
 from pipesim.units import format_bytes, format_fraction, format_seconds
-from pipesim.viz.palette import THEMES, ThemeName
+from pipesim.viz.palette import FONT, THEMES, ThemeName
 
 Layout = dict[str, Any]
 
-FONT = "Inter, 'Segoe UI', system-ui, -apple-system, 'Helvetica Neue', Arial, sans-serif"
 LEFT, RIGHT = 72, 24  # pixels beside the plot
 _LONGEST_NAME = 60
 
@@ -60,6 +59,9 @@ def rank_axis(theme: ThemeName, ranks: int, **more: Any) -> Layout:
         "ticktext": [f"rank {rank}" for rank in shown],
         "showgrid": False,
         "zeroline": False,
+        "ticks": "outside",
+        "ticklen": 6,
+        "tickcolor": "rgba(0,0,0,0)",
         "tickfont": {"color": THEMES[theme].faint},
         "fixedrange": ranks <= 16,
         **more,

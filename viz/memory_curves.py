@@ -45,7 +45,7 @@ def memory_traces(timeline: Timeline, *, axes: tuple[str, str]) -> list[dict[str
 def rank_curve(timeline: Timeline, rank: int) -> tuple[Floats, Floats]:
     """Times and what is held from each time on: bytes, or microbatches of activations where no bytes are known."""
     if timeline.memory is not None:
-        return timeline.memory.curve(rank)
+        return _settled(*timeline.memory.curve(rank))
     program, schedule = timeline.program, timeline.program.schedule
     mine = slice(int(schedule.offsets[rank]), int(schedule.offsets[rank + 1]))
     change = activation_changes(schedule)[mine]
@@ -53,7 +53,13 @@ def rank_curve(timeline: Timeline, rank: int) -> tuple[Floats, Floats]:
     time = np.where(change > 0, timeline.start[op], timeline.end[op])
     order = np.lexsort((change, time))
     held = np.cumsum(change[order])
-    return np.concatenate([[0.0], time[order]]), np.concatenate([[0.0], held])
+    return _settled(np.concatenate([[0.0], time[order]]), np.concatenate([[0.0], held]))
+
+
+def _settled(time: Floats, held: Floats) -> tuple[Floats, Floats]:
+    """Of changes at one moment the last: what is freed goes first, so that it is the highest, too."""
+    last = np.append(np.diff(time) > 0, True)
+    return time[last], held[last]
 
 
 def thinned(time: Floats, held: Floats) -> tuple[Floats, Floats]:

@@ -1,9 +1,10 @@
-"""A figure as one HTML file that needs nothing else: plotly.js is in it."""
+"""A figure as one HTML file that needs nothing else: plotly.js, our own scripts and the data are in it."""
 
 from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping, Sequence
 from html import escape
 from importlib.resources import files
 from typing import Any
@@ -13,7 +14,18 @@ import plotly.graph_objects as go
 from pipesim.files import write_atomically
 from pipesim.viz.encode import to_json
 
-_CONFIG = {"responsive": True, "displaylogo": False, "scrollZoom": True}
+SCRIPTS = ("decode.js", "scene.js", "words.js", "paint.js", "links.js", "tip.js", "overlay.js", "page.js")
+_CONFIG = {
+    "responsive": True,
+    "displaylogo": False,
+    "scrollZoom": True,
+    "modeBarButtonsToRemove": ["select2d", "lasso2d"],
+}
+_TITLE_HEIGHT = 52  # pixels of a figure's own title, which the page says better
+_HINT = (
+    "Scroll to zoom, drag to move, double-click for the whole step. Click a box for what it waits for and what waits "
+    "for it; Esc lets go. Click a name in the legend to hide it."
+)
 
 
 def write_html(figure: go.Figure, path: str | os.PathLike[str]) -> None:
@@ -24,17 +36,80 @@ def write_html(figure: go.Figure, path: str | os.PathLike[str]) -> None:
 def html(figure: go.Figure) -> str:
     """The page as text."""
     content = figure.to_plotly_json()
+    about = content["layout"].get("meta", {}).get("pipesim", {})
+    headline, below = about.get("headline", ("pipesim", ""))
+    body = [
+        "<header><div>",
+        f"<h1>{escape(headline)}</h1><p class='about'>{escape(below)}</p></div>{tools(content)}</header>",
+        figure_strip(about.get("summary", ())),
+        graph("chart", content),
+        f"<p class='hint'>{escape(_HINT)}</p>",
+        metric_table(about["table"]) if "table" in about else "",
+    ]
+    return page(headline, "".join(body))
+
+
+def page(title: str, body: str) -> str:
+    """A whole document around a body that uses `graph`."""
     return "".join(
         (
             "<!doctype html><html lang='en'><head><meta charset='utf-8'>",
-            f"<title>{escape(_title(content))}</title>",
+            f"<title>{escape(title)}</title>",
             "<meta name='viewport' content='width=device-width,initial-scale=1'>",
-            "<style>html,body{margin:0}</style>",
-            f"<script>{plotly_js()}</script></head><body><div id='chart'></div><script>",
-            f"Plotly.newPlot('chart',{to_json(content['data'])},{to_json(content['layout'])},{json.dumps(_CONFIG)});",
-            "</script></body></html>\n",
+            "<link rel='icon' href='data:,'>",
+            f"<style>{asset('page.css')}</style>",
+            f"<script>{plotly_js()}</script>",
+            *(f"<script>{asset(name)}</script>" for name in SCRIPTS),
+            f"</head><body><main>{body}</main></body></html>\n",
         )
     )
+
+
+def graph(name: str, content: Mapping[str, Any], *, zoom: bool = True) -> str:
+    """A figure in a page: its place and the script that draws it. zoom: whether the mouse wheel zooms."""
+    config = json.dumps(_CONFIG | {"scrollZoom": zoom})
+    return (
+        f"<div class='chart' id='{name}'></div>"
+        f"<script>pipesim.show('{name}',{to_json(_for_page(content))},{config});</script>"
+    )
+
+
+def tools(content: Mapping[str, Any]) -> str:
+    """Buttons: shades (where there are chunks to tell apart), whole step, picture, theme."""
+    panels = content["layout"].get("meta", {}).get("pipesim", {}).get("panels", ())
+    parts = []
+    if panels:
+        parts.append(
+            "<span class='group' role='group' aria-label='shade'>"
+            "<button data-set='shade' value='chunk' aria-pressed='true'>Shade by chunk</button>"
+            "<button data-set='shade' value='microbatch' aria-pressed='false'>by microbatch</button></span>"
+        )
+    parts.append("<button data-do='whole'>Whole step</button>")
+    parts.append(
+        "<button data-do='save'>Save picture</button><button data-set='theme' value='dark'>Light / dark</button>"
+    )
+    return f"<div class='tools'>{''.join(parts)}</div>"
+
+
+def figure_strip(entries: Sequence[Sequence[str]]) -> str:
+    """The figures above a chart."""
+    cells = []
+    for name, value, note in entries:
+        bad = " class='bad'" if "OVER" in note else ""
+        cells.append(f"<div{bad}><dt>{escape(name)}</dt><dd>{escape(value)}</dd><dd>{escape(note)}</dd></div>")
+    return f"<dl class='figures'>{''.join(cells)}</dl>" if cells else ""
+
+
+def metric_table(table: Mapping[str, Any]) -> str:
+    """Rows of {label, texts, best} under the names of the timelines."""
+    head = "".join(f"<th>{escape(name)}</th>" for name in table["names"])
+    rows = []
+    for row in table["rows"]:
+        marks = [" class='best'" if at in row["best"] else "" for at in range(len(row["texts"]))]
+        cells = "".join(f"<td{mark}>{escape(text)}</td>" for mark, text in zip(marks, row["texts"], strict=True))
+        rows.append(f"<tr><th>{escape(row['label'])}</th>{cells}</tr>")
+    body = f"<thead><tr><th></th>{head}</tr></thead><tbody>{''.join(rows)}</tbody>"
+    return f"<div class='scroll'><table>{body}</table></div>"
 
 
 def plotly_js() -> str:
@@ -42,5 +117,30 @@ def plotly_js() -> str:
     return files("plotly").joinpath("package_data", "plotly.min.js").read_text(encoding="utf-8")
 
 
-def _title(figure: dict[str, Any]) -> str:
-    return "pipesim"
+def asset(name: str) -> str:
+    return files("pipesim.viz").joinpath("assets", name).read_text(encoding="utf-8")
+
+
+def _for_page(content: Mapping[str, Any]) -> dict[str, Any]:
+    """The figure without what the page has of its own: title, table, and the picture of boxes that it paints."""
+    layout = dict(content["layout"])
+    about = layout.get("meta", {}).get("pipesim", {})
+    if about:
+        layout.pop("title", None)
+        layout = _smaller(layout, _TITLE_HEIGHT)
+        layout["meta"] = {"pipesim": {key: about[key] for key in about if key not in ("summary", "table", "headline")}}
+    if about.get("painted"):
+        layout["images"] = []
+    return {"data": content["data"], "layout": layout}
+
+
+def _smaller(layout: dict[str, Any], top: int) -> dict[str, Any]:
+    """Take pixels away above the plot; what is placed from the container's top moves with it."""
+    height = layout["height"] - top
+    legend = dict(layout["legend"])
+    legend["y"] = 1 - ((1 - legend["y"]) * layout["height"] - top) / height
+    return layout | {
+        "height": height,
+        "margin": layout["margin"] | {"t": layout["margin"]["t"] - top},
+        "legend": legend,
+    }

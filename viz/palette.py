@@ -14,6 +14,9 @@ from pipesim.ir.needs import Flow
 ThemeName = Literal["light", "dark"]
 
 
+FONT = "Inter, 'Segoe UI', system-ui, -apple-system, 'Helvetica Neue', Arial, sans-serif"
+
+
 @dataclass(frozen=True)
 class Theme:
     """Colours of paper, ink and lines; boxes have the same colours on both."""
@@ -88,7 +91,8 @@ CAUSE_WORDS: dict[str, str] = {
 }
 RANK_COLOURS = ("#3672b9", "#d9653b", "#4aa277", "#8667b5", "#c08a1e", "#b0588f", "#2f8f9d", "#7a6a58")
 
-_LIGHTEST = 0.55  # how far the last shade goes towards white
+SHADES = 13
+_LIGHTEST = 0.6  # how far the last shade goes towards white
 
 
 def rgb(colour: str) -> NDArray[np.float64]:
@@ -96,11 +100,28 @@ def rgb(colour: str) -> NDArray[np.float64]:
     return np.asarray([int(colour[at : at + 2], 16) for at in (1, 3, 5)], np.float64)
 
 
-def shades(colour: str, count: int) -> tuple[str, ...]:
-    """The colour, then `count` - 1 steps of it towards white."""
+def rgba(colour: str) -> NDArray[np.float64]:
+    """`#rrggbb` or `rgba(r,g,b,a)` → its four numbers, alpha 0 … 1."""
+    if colour.startswith("#"):
+        return np.append(rgb(colour), 1.0)
+    return np.asarray([float(part) for part in colour[5:-1].split(",")])
+
+
+def shades(colour: str) -> tuple[str, ...]:
+    """The colour, then steps of it towards white: `SHADES` in all."""
     base, white = rgb(colour), np.full(3, 255.0)
-    steps = np.linspace(0.0, _LIGHTEST if count > 2 else 0.35, max(count, 1))
-    return tuple(_hex(base + (white - base) * step) for step in steps)
+    return tuple(_hex(base + (white - base) * step) for step in np.linspace(0.0, _LIGHTEST, SHADES))
+
+
+def shade_of_chunk(chunks: int) -> NDArray[np.int64]:
+    """Shade of each chunk of a rank: as far apart as they can be, two of them half as far."""
+    part = np.arange(chunks) / max(1, chunks - 1) * lightest(chunks)
+    return np.rint(part * (SHADES - 1)).astype(np.int64)
+
+
+def lightest(chunks: int) -> float:
+    """Part of the way to the last shade that the last chunk goes."""
+    return 0.6 if chunks <= 2 else 1.0
 
 
 def ink_on(colour: str) -> str:

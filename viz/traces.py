@@ -6,16 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from pipesim.idle import CAUSES, critical_path
+from pipesim.idle import CAUSES
 from pipesim.ir.action import Kind
 from pipesim.ir.needs import Flow
 from pipesim.timeline import Timeline
 from pipesim.viz.bars import (
     Bars,
+    Drawn,
     chunk_of_stage,
     compute_bars,
     compute_extent,
-    idle_bars,
     is_kind,
     transfer_bars,
 )
@@ -30,18 +30,42 @@ from pipesim.viz.palette import (
     KIND_WORDS,
     THEMES,
     ink_on,
+    shade_of_chunk,
     shades,
 )
 
 Trace = dict[str, Any]
+Axes = tuple[str, str]
 
 
-def timeline_traces(timeline: Timeline, *, axes: tuple[str, str] = ("x", "y"), legend: bool = True) -> list[Trace]:
-    """Idle spans, boxes, transfers and the critical path, on the axes named."""
-    found = [*_idle(timeline), *_boxes(timeline), *_transfers(timeline), _critical(timeline)]
-    for trace in found:
-        trace |= {"xaxis": axes[0], "yaxis": axes[1], "showlegend": legend}
+def bar_traces(drawn: Drawn, axes: Axes) -> list[Trace]:
+    """Idle spans, boxes, transfers and the critical path as plotly's bars, on the axes named."""
+    found = [*_idle(drawn), *_boxes(drawn), *_transfers(drawn.timeline), _critical(drawn)]
+    return [trace | {"xaxis": axes[0], "yaxis": axes[1], "showlegend": False} for trace in found]
+
+
+def legend_traces(drawn: Drawn, axes: Axes) -> list[Trace]:
+    """The entries of the legend, nothing to draw: they switch the bars of their name, or what the page paints."""
+    found = []
+    for name, group, colour in legend(drawn):
+        line = {"mode": "lines", "line": {"color": colour, "width": 1.5}}
+        square = {"mode": "markers", "marker": {"color": colour, "symbol": "square", "size": 11}}
+        shared = {"type": "scatter", "name": name, "legendgroup": name, "meta": group, "x": [None], "y": [None]}
+        found.append(shared | (line if group == "critical" else square) | {"xaxis": axes[0], "yaxis": axes[1]})
     return found
+
+
+def legend(drawn: Drawn) -> list[tuple[str, str, str]]:
+    """Name, group and colour of everything that occurs."""
+    timeline, cause = drawn.timeline, set(drawn.idle.cause)
+    ops = timeline.program.ops
+    kinds = set(np.unique(ops.kind).tolist())
+    beside = transfer_bars(timeline)
+    flows = set(np.unique(timeline.program.flow[beside.op]).tolist())
+    found = [(KIND_WORDS[kind], "compute", colour) for kind, colour in KIND_COLOURS.items() if kind in kinds]
+    found += [(FLOW_WORDS[flow], "transfers", colour) for flow, colour in FLOW_COLOURS.items() if flow in flows]
+    found.append(("critical path", "critical", THEMES["light"].critical))
+    return found + [(CAUSE_WORDS[one], "idle", CAUSE_COLOURS[one]) for one in CAUSES if one in cause]
 
 
 def _bar(name: str, group: str, bars: Bars, colour: Any, text: list[str]) -> Trace:
@@ -63,16 +87,18 @@ def _bar(name: str, group: str, bars: Bars, colour: Any, text: list[str]) -> Tra
     }
 
 
-def _boxes(timeline: Timeline) -> list[Trace]:
-    bars, waited = compute_bars(timeline), waits(idle_bars(timeline))
+def _boxes(drawn: Drawn) -> list[Trace]:
+    timeline = drawn.timeline
+    bars, waited = compute_bars(timeline), waits(drawn.idle)
     ops, chunk = timeline.program.ops, chunk_of_stage(timeline)
+    by_chunk = shade_of_chunk(int(chunk.max()) + 1)
     found = []
     for kind, colour in KIND_COLOURS.items():
         mine = bars.take(is_kind(timeline, bars, kind))
         if not len(mine):
             continue
-        steps = shades(colour, int(chunk.max()) + 1)
-        shade = chunk[ops.stage[mine.op]] if kind <= Kind.W else np.zeros(len(mine), np.int64)
+        steps = shades(colour)
+        shade = by_chunk[chunk[ops.stage[mine.op]]] if kind <= Kind.W else np.zeros(len(mine), np.int64)
         trace = _bar(
             KIND_WORDS[kind], "compute", mine, [steps[step] for step in shade], box_texts(timeline, mine, waited)
         )
@@ -124,8 +150,8 @@ def _transfers(timeline: Timeline) -> list[Trace]:
     return found
 
 
-def _idle(timeline: Timeline) -> list[Trace]:
-    idle = idle_bars(timeline)
+def _idle(drawn: Drawn) -> list[Trace]:
+    idle = drawn.idle
     text, cause = idle_texts(idle), np.asarray(idle.cause, object)
     found = []
     for one in CAUSES:
@@ -137,17 +163,19 @@ def _idle(timeline: Timeline) -> list[Trace]:
     return found
 
 
-def _critical(timeline: Timeline) -> Trace:
+def _critical(drawn: Drawn) -> Trace:
     """A line through the operations that decide the step time."""
-    path = np.asarray(critical_path(timeline), np.int64)
-    low, high = compute_extent(timeline)
+    timeline = drawn.timeline
+    path = np.asarray(drawn.critical, np.int64)
+    _, high = compute_extent(timeline)
     times = np.stack([timeline.start[path], timeline.end[path]], 1).ravel()
-    rank = np.repeat(timeline.program.rank[path] + (low + high) / 2, 2)
+    rank = np.repeat(timeline.program.rank[path] + high, 2)
     keep = np.repeat(timeline.program.is_compute[path] | (timeline.program.ops.kind[path] == Kind.STEP), 2)
     return {
         "type": "scatter",
         "mode": "lines",
         "name": "critical path",
+        "legendgroup": "critical path",
         "meta": "critical",
         "x": times[keep],
         "y": rank[keep],

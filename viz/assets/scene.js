@@ -1,0 +1,117 @@
+// What is drawn where: strips of boxes, each strip a lane of a rank, sorted by start.
+(function (pipesim) {
+  "use strict";
+  const SEND = 6, RECV = 7, LAST_COMPUTE = 3;
+
+  // extent: top and bottom of the compute lane within a row; strip: those of the lanes beneath it.
+  pipesim.scene = function (columns, panel, palette) {
+    const scene = { columns, panel, palette, strips: [], idle: [], chunk: panel.chunk, ranks: panel.ranks };
+    const rows = Array.from({ length: panel.ranks }, () => [[], [], []]); // whole, upper half, lower half
+    const lanes = new Map();
+    const { kind, fused, lane, start, end, rank } = columns;
+    for (let op = 0; op < kind.length; op++) {
+      if (panel.lanes[lane[op]] >= 0) {
+        if (end[op] > start[op]) push(lanes, lane[op], op);
+      } else if (fused[op]) rows[rank[op]][2].push(op);
+      else rows[rank[op]][op + 1 < kind.length && fused[op + 1] ? 1 : 0].push(op);
+    }
+    const [low, high] = panel.extent, middle = (low + high) / 2;
+    const extents = [[low, high], [low, middle], [middle, high]];
+    rows.forEach((parts, r) => parts.forEach((ops, part) => {
+      if (ops.length) scene.strips.push(strip(columns, r, ops, ...extents[part], "compute"));
+    }));
+    const thick = (panel.strip[1] - panel.strip[0]) / Math.max(3, panel.mostLanes);
+    for (const [which, ops] of lanes) {
+      const top = panel.strip[0] + panel.lanes[which] * thick;
+      scene.strips.push(strip(columns, rank[ops[0]], ops, top, top + 0.85 * thick, "transfers"));
+    }
+    scene.idle = idleStrips(columns, panel);
+    return scene;
+  };
+
+  function push(map, key, value) {
+    if (map.has(key)) map.get(key).push(value);
+    else map.set(key, [value]);
+  }
+
+  function strip(columns, rank, ops, low, high, group) {
+    const sorted = Int32Array.from(ops).sort((a, b) => columns.start[a] - columns.start[b] || a - b);
+    const start = Float64Array.from(sorted, (op) => columns.start[op]);
+    const end = Float64Array.from(sorted, (op) => columns.end[op]);
+    return { rank, ops: sorted, start, end, reach: reach(end), low, high, group };
+  }
+
+  function idleStrips(columns, panel) {
+    const rows = Array.from({ length: panel.ranks }, () => []);
+    columns.idle_rank.forEach((rank, i) => rows[rank].push(i));
+    return rows.flatMap((spans, rank) => spans.length ? [{
+      rank, ops: Int32Array.from(spans), low: panel.extent[0], high: panel.extent[1], group: "idle",
+      start: Float64Array.from(spans, (i) => columns.idle_start[i]),
+      end: Float64Array.from(spans, (i) => columns.idle_end[i]),
+      reach: reach(Float64Array.from(spans, (i) => columns.idle_end[i])),
+    }] : []);
+  }
+
+  // Latest end so far, so that a binary search works although transfers of one lane may overlap.
+  function reach(end) {
+    const most = Float64Array.from(end);
+    for (let i = 1; i < most.length; i++) if (most[i] < most[i - 1]) most[i] = most[i - 1];
+    return most;
+  }
+
+  // First place where values[place] > limit.
+  pipesim.after = function (values, limit) {
+    let low = 0, high = values.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (values[middle] > limit) high = middle;
+      else low = middle + 1;
+    }
+    return low;
+  };
+
+  // The strip and place of what is at a time (s) and a row (rank + offset), the box before the idle span.
+  pipesim.find = function (scene, time, row, slack, hidden) {
+    const rank = Math.round(row), offset = row - rank;
+    for (const strip of [...scene.strips, ...scene.idle]) {
+      if (strip.rank !== rank || offset < strip.low || offset > strip.high) continue;
+      let best = -1;
+      for (let i = pipesim.after(strip.reach, time - slack); i < strip.ops.length && strip.start[i] <= time + slack; i++) {
+        if (hidden(pipesim.nameOf(scene, strip, i))) continue;
+        if (strip.start[i] <= time && time < strip.end[i]) return { strip, at: i };
+        if (best < 0 && strip.group !== "idle") best = i;
+      }
+      if (best >= 0) return { strip, at: best };
+    }
+    return null;
+  };
+
+  // The name in the legend under which something is shown or hidden.
+  pipesim.nameOf = function (scene, strip, at) {
+    const { columns, palette } = scene, op = strip.ops[at];
+    if (strip.group === "idle") return palette.causes[columns.idle_cause[op]].name;
+    const kind = columns.kind[op];
+    return kind === SEND || kind === RECV ? palette.flows[columns.flow[op]].name : palette.kinds[kind].name;
+  };
+
+  // [r, g, b, alpha] of a box: the kind's colour, in shades by chunk or by microbatch, or by a value of its own.
+  pipesim.colourOf = function (scene, strip, at) {
+    const { columns, palette, panel } = scene, op = strip.ops[at];
+    if (strip.group === "idle") return palette.causes[columns.idle_cause[op]].rgba;
+    const kind = columns.kind[op];
+    if (panel.values) return scene.diverging(op);
+    if (kind === SEND || kind === RECV) return palette.flows[columns.flow[op]].rgba;
+    const steps = palette.kinds[kind].shades;
+    if (kind > LAST_COMPUTE) return steps[0];
+    return steps[pipesim.shadeOf(scene, op, steps.length)];
+  };
+
+  // 0 is the full colour. Chunks take every n-th step, so that two chunks differ as much as they can.
+  pipesim.shadeOf = function (scene, op, steps) {
+    const { columns, panel, shade } = scene;
+    const share = shade === "microbatch"
+      ? columns.microbatch[op] / Math.max(1, panel.microbatches - 1)
+      : panel.chunk[columns.stage[op]] / Math.max(1, panel.chunks - 1) * panel.lightest;
+    return Math.round(share * (steps - 1));
+  };
+})((window.pipesim = window.pipesim || {}));

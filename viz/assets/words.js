@@ -1,0 +1,61 @@
+// Texts: an operation as in schedule files, times with units, what a box says when pointed at.
+(function (pipesim) {
+  "use strict";
+  const LETTERS = "FBIWXL", FLOWS = { 1: "F", 2: "B", 3: "T", 4: "X" };
+  const SEND = 6, RECV = 7, REDUCE = 8;
+
+  pipesim.text = function (scene, op) {
+    const { kind, stage, microbatch, slice, flow } = scene.columns;
+    const tail = slice[op] ? "." + slice[op] : "";
+    if (kind[op] < LETTERS.length) return `${stage[op]}${LETTERS[kind[op]]}${microbatch[op]}${tail}`;
+    if (kind[op] === SEND || kind[op] === RECV) {
+      return `${stage[op]}${kind[op] === SEND ? "SEND" : "RECV"}_${FLOWS[flow[op]] || ""}${microbatch[op]}${tail}`;
+    }
+    return kind[op] === REDUCE ? `${stage[op]}REDUCE_GRAD` : "STEP";
+  };
+
+  pipesim.seconds = function (value) {
+    const size = Math.abs(value);
+    if (value === 0) return "0 s";
+    for (const [unit, scale] of [["s", 1], ["ms", 1e-3], ["µs", 1e-6]]) {
+      if (size >= scale * 0.99995) return `${Number((value / scale).toPrecision(4))} ${unit}`;
+    }
+    return `${Number((value / 1e-9).toPrecision(4))} ns`;
+  };
+
+  // Lines of what to show of a box or an idle span; the first is its name.
+  pipesim.lines = function (scene, strip, at) {
+    const { columns, palette, panel } = scene, op = strip.ops[at], say = pipesim.seconds;
+    const times = `${say(strip.start[at])} → ${say(strip.end[at])}, ${say(strip.end[at] - strip.start[at])}`;
+    if (strip.group === "idle") return [`idle: ${palette.causes[columns.idle_cause[op]].name}`, `rank ${strip.rank}`, times];
+    const kind = columns.kind[op];
+    let word = palette.kinds[kind].name;
+    if (kind === SEND || kind === RECV) {
+      word += ` ${palette.flows[columns.flow[op]].name} ${kind === SEND ? "to" : "from"} rank ${columns.peer[op]}`;
+    }
+    const place = [`rank ${strip.rank}`, `stage ${columns.stage[op]}`, `microbatch ${columns.microbatch[op]}`];
+    if (panel.slices > 1) place.push(`slice ${columns.slice[op]}`);
+    const lines = [`${pipesim.text(scene, op)}  ${word}`, place.join(" · "), times];
+    if (panel.notes && panel.notes[op] !== undefined) lines.push(panel.notes[op]);
+    return strip.group === "compute" ? [...lines, ...waits(scene, op)] : lines;
+  };
+
+  // What the box waited for: the idle spans that end where it begins, and the need that ended last.
+  function waits(scene, op) {
+    const { columns, palette, idle } = scene, found = [];
+    const row = idle.find((strip) => strip.rank === columns.rank[op]);
+    if (!row) return found;
+    let begin = columns.start[op];
+    for (let i = pipesim.after(row.start, begin) - 1; i >= 0 && row.end[i] === begin; i--) {
+      const cause = palette.causes[columns.idle_cause[row.ops[i]]].name;
+      found.unshift(`before: ${pipesim.seconds(row.end[i] - row.start[i])} ${cause}`);
+      begin = row.start[i];
+    }
+    let last = -1;
+    for (let k = columns.firstNeed[op]; k < columns.firstNeed[op + 1]; k++) {
+      if (last < 0 || columns.end[columns.need[k]] > columns.end[last]) last = columns.need[k];
+    }
+    if (found.length && last >= 0) found[found.length - 1] += ` (${pipesim.text(scene, last)})`;
+    return found;
+  }
+})((window.pipesim = window.pipesim || {}));

@@ -1,0 +1,50 @@
+"""One timeline in a figure: as plotly's own bars while they are few, else as a picture that the page paints over."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pipesim.viz.bars import Drawn
+from pipesim.viz.meta import panel_meta
+from pipesim.viz.raster import raster
+from pipesim.viz.traces import bar_traces, legend_traces
+
+MOST_BARS = 1500  # plotly's bars with labels take a browser 0.5 ms each at every zoom
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Traces, pictures behind them, and what the page needs to know."""
+
+    traces: list[dict[str, Any]]
+    images: list[dict[str, Any]]
+    meta: dict[str, Any]
+
+
+def is_painted(timelines: Sequence[Drawn]) -> bool:
+    """Whether there are too many boxes for plotly."""
+    return sum(len(one.timeline.program) + len(one.idle.rank) for one in timelines) > MOST_BARS
+
+
+def panel(drawn: Drawn, axes: tuple[str, str], *, painted: bool) -> Panel:
+    meta = panel_meta(drawn, axes)
+    if not painted:
+        return Panel([*legend_traces(drawn, axes), *bar_traces(drawn, axes)], [], meta)
+    timeline = drawn.timeline
+    picture = {
+        "source": raster(drawn),
+        "xref": axes[0],
+        "yref": axes[1],
+        "x": 0.0,
+        "y": -0.5,
+        "xanchor": "left",
+        "yanchor": "top",
+        "sizex": timeline.step_time_s,
+        "sizey": timeline.ranks,
+        "sizing": "stretch",
+        "layer": "below",
+        "name": "raster",
+    }
+    return Panel(legend_traces(drawn, axes), [picture], meta)
