@@ -24,6 +24,8 @@ from pipesim.ir.order import require_progress
 from pipesim.ir.schedule import Schedule
 from pipesim.ir.tail import Tail, tail
 
+Messages = tuple[Ints, Ints, Floats, Floats]
+
 
 @dataclass(frozen=True, eq=False)
 class Step:
@@ -64,12 +66,7 @@ def step(schedule: Schedule, costs: Costs, *, reduce: bool = False, clip: bool =
     """
     require_stages(schedule, costs)
     seconds = action_seconds(schedule.atoms, costs)
-    remote, channel, hold, latency = _messages(schedule, costs)
-    end, arrival = np.zeros(len(schedule)), np.full(len(schedule), np.inf)
-    clock, first = np.zeros(schedule.ranks), np.zeros(schedule.ranks)
-    ended = walk(
-        schedule.offsets, schedule.atoms.fused, seconds, remote, channel, hold, latency, end, arrival, clock, first
-    )
+    ended, end, clock, first = walked(schedule, seconds, messages_of(schedule, costs))
     if ended < len(schedule) or not _in_order(schedule):
         program = lower(schedule)
         require_progress(lanes(program), program)  # says who waits for whom
@@ -77,6 +74,14 @@ def step(schedule: Schedule, costs: Costs, *, reduce: bool = False, clip: bool =
     busy: Floats = np.bincount(schedule.rank, weights=alone, minlength=schedule.ranks)
     whole = _whole(schedule, costs, tail(schedule, reduce=reduce, clip=clip), end, clock)
     return Step(float(clock.max()), max(float(clock.max()), whole), busy, first, clock)
+
+
+def walked(schedule: Schedule, seconds: Floats, messages: Messages) -> tuple[int, Floats, Floats, Floats]:
+    """How many actions ended, the end of each, and each rank's last end and first start."""
+    end, arrival = np.zeros(len(schedule)), np.full(len(schedule), np.inf)
+    clock, first = np.zeros(schedule.ranks), np.zeros(schedule.ranks)
+    ended = walk(schedule.offsets, schedule.atoms.fused, seconds, *messages, end, arrival, clock, first)
+    return ended, end, clock, first
 
 
 def _crossing(schedule: Schedule) -> Ints:
@@ -98,7 +103,7 @@ def _in_order(schedule: Schedule) -> bool:
     return not ((group[needs.producer] >= group[needs.consumer]) & (rank[needs.producer] == rank[needs.consumer])).any()
 
 
-def _messages(schedule: Schedule, costs: Costs) -> tuple[Ints, Ints, Floats, Floats]:
+def messages_of(schedule: Schedule, costs: Costs) -> Messages:
     """Of each action the one whose message it needs, the channel its own message goes through and the seconds
     it holds that; of each channel its latency."""
     needs, rank, ranks = schedule.dependencies, schedule.rank, schedule.ranks
