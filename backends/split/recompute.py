@@ -16,7 +16,7 @@ from torch.utils.checkpoint import get_device_states, set_device_states
 
 from pipesim.backends.split.later import Later, defer, deferring
 from pipesim.backends.split.saved import SavedTensors
-from pipesim.backends.split.strategies import Graph, by_graph, whole
+from pipesim.backends.split.strategies import by_graph, graph_of, whole
 from pipesim.backends.trees import Tree, flatten, unflatten
 
 Numerics = Callable[[], AbstractContextManager[object]]
@@ -99,8 +99,7 @@ class _Recomputed(torch.autograd.Function):
             if memory is not None:
                 stack.enter_context(memory.hooks())
             outputs = ctx.run(tuple(inputs))
-        leaves = tuple(tensor for tensor in inputs if tensor.requires_grad)
-        later = (by_graph if split else whole)(Graph(tuple(outputs), leaves, memory), gradients)
+        later = (by_graph if split else whole)(graph_of(outputs, inputs, memory), gradients)
         if split:
             defer(later, lambda: _held(later, memory))
         return (None, None, *(tensor.grad for tensor in inputs))

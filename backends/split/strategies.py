@@ -24,11 +24,22 @@ Arrived = dict[Node, tuple[Tensor | None, ...]]  # gradients by fork, one for ea
 
 @dataclass(frozen=True)
 class Graph:
-    """What a forward left: its outputs, the leaves that it started from, and what autograd saved."""
+    """What a forward left: where its outputs' gradients enter, the leaves it began with, what autograd saved.
 
-    outputs: tuple[Tensor, ...]
-    inputs: tuple[Tensor, ...]  # leaves that want a gradient
+    outputs: None for an output that needs no gradient. The tensors themselves are not kept: often nobody else
+    needs them any more once they are sent.
+    inputs: leaves that want a gradient.
+    """
+
+    outputs: tuple[GradientEdge | None, ...]
+    inputs: tuple[Tensor, ...]
     saved: SavedTensors | None = None
+
+
+def graph_of(outputs: Iterable[Tensor], inputs: Iterable[Tensor], saved: SavedTensors | None = None) -> Graph:
+    """The graph between tensors."""
+    edges = tuple(get_gradient_edge(output) if output.requires_grad else None for output in outputs)
+    return Graph(edges, tuple(tensor for tensor in inputs if tensor.requires_grad), saved)
 
 
 Strategy = Callable[[Graph, Sequence[Tensor | None]], Later]
@@ -58,7 +69,8 @@ def by_graph(graph: Graph, gradients: Sequence[Tensor | None]) -> Later:
         _keep_for_weights(plan)
         graph.saved.release_read()
     _arrive_off_path(plan, roots, incoming, arrived)
-    later.add(lambda: _weight_gradients(plan.groups, arrived), lambda: _all_of(arrived))
+    off_path = [edge for edge in roots if edge.node in plan.roots_off_path]  # they own their graph
+    later.add(lambda: _weight_gradients(plan.groups, arrived, off_path), lambda: _all_of(arrived))
     return later
 
 
@@ -108,13 +120,13 @@ STRATEGIES: dict[str, Strategy] = {
 
 
 def incoming_edges(
-    outputs: Sequence[Tensor], gradients: Sequence[Tensor | None]
+    outputs: Sequence[GradientEdge | None], gradients: Sequence[Tensor | None]
 ) -> tuple[list[GradientEdge], list[Tensor]]:
-    """Where the gradients enter the graph: outputs without one, or that need none, are left out."""
+    """Where gradients enter the graph: outputs without one, or that need none, are left out."""
     pairs = [
-        (get_gradient_edge(output), gradient)
-        for output, gradient in zip(outputs, gradients, strict=True)
-        if gradient is not None and output.requires_grad
+        (edge, gradient)
+        for edge, gradient in zip(outputs, gradients, strict=True)
+        if gradient is not None and edge is not None
     ]
     return [edge for edge, _ in pairs], [gradient for _, gradient in pairs]
 
@@ -156,8 +168,8 @@ def _arrive_off_path(plan: Cut, roots: Sequence[GradientEdge], incoming: Sequenc
             arrived[root.node] = tuple(slots)
 
 
-def _weight_gradients(groups: Sequence[Group], arrived: Arrived) -> None:
-    """Each group's weights from what arrived at its forks."""
+def _weight_gradients(groups: Sequence[Group], arrived: Arrived, owners: Sequence[GradientEdge]) -> None:
+    """Each group's weights from what arrived at its forks; `owners` keep alive what Python nodes do not."""
     for group in groups:
         edges: list[GradientEdge] = []
         gradients: list[Tensor] = []

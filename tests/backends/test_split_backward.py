@@ -2,6 +2,7 @@
 
 import gc
 import weakref
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import pytest
@@ -14,31 +15,37 @@ from pipesim.backends.split.later import Later, defer
 from pipesim.backends.split.recompute import Recompute
 from pipesim.backends.split.saved import SavedTensorChanged, SavedTensors
 from pipesim.backends.split.self_check import compare_with_plain
-from pipesim.backends.split.strategies import STRATEGIES, Graph, by_graph, by_module, whole
+from pipesim.backends.split.strategies import STRATEGIES, Graph, by_graph, by_module, graph_of, whole
 from pipesim.backends.trees import flatten
 from tests.backends.modules import CASES, WIDTH, Block, Function, build
 
 
-def forward(module: nn.Module, inputs: tuple[Any, ...]) -> Graph:
+@dataclass
+class Forwarded:
+    """A forward's outputs beside its graph."""
+
+    graph: Graph
+    outputs: list[Tensor]
+
+    def gradients(self) -> list[Tensor]:
+        return [torch.ones_like(out) * (i + 1) + out.detach() for i, out in enumerate(self.outputs)]
+
+
+def forward(module: nn.Module, inputs: tuple[Any, ...]) -> Forwarded:
     torch.manual_seed(1)
     saved = SavedTensors()
     with saved.hooks():
         outputs, _ = flatten(module(*inputs))
-    leaves = tuple(tensor for tensor in inputs if tensor.requires_grad)
-    return Graph(tuple(outputs), leaves, saved)
-
-
-def gradients_of(graph: Graph) -> list[Tensor]:
-    return [torch.ones_like(out) * (i + 1) + out.detach() for i, out in enumerate(graph.outputs)]
+    return Forwarded(graph_of(outputs, inputs, saved), outputs)
 
 
 def plain(name: str) -> tuple[list[Tensor | None], list[Tensor | None]]:
     """Gradients of inputs and weights after two microbatches of plain backward."""
     module, inputs = build(name)
     for _ in range(2):
-        graph = forward(module, inputs)
-        whole(graph, gradients_of(graph))
-    return [t.grad for t in graph.inputs], [p.grad for p in module.parameters()]
+        done = forward(module, inputs)
+        whole(done.graph, done.gradients())
+    return [t.grad for t in done.graph.inputs], [p.grad for p in module.parameters()]
 
 
 def assert_equal(actual: list[Tensor | None], expected: list[Tensor | None]) -> None:
@@ -61,10 +68,10 @@ def test_halves_add_up_to_the_plain_backward(strategy: str, name: str) -> None:
     module, inputs = build(name)
     later: list[Later] = []
     for _ in range(2):
-        graph = forward(module, inputs)
-        later.append(STRATEGIES[strategy](graph, gradients_of(graph)))
+        done = forward(module, inputs)
+        later.append(STRATEGIES[strategy](done.graph, done.gradients()))
     of_inputs, of_weights = plain(name)
-    assert_equal([t.grad for t in graph.inputs], of_inputs)
+    assert_equal([t.grad for t in done.graph.inputs], of_inputs)
     for weight_gradients in later:
         weight_gradients()
     assert_equal([p.grad for p in module.parameters()], of_weights)
@@ -74,17 +81,17 @@ def test_halves_add_up_to_the_plain_backward(strategy: str, name: str) -> None:
 def test_self_check_finds_no_fault_and_leaves_the_plain_gradients(name: str) -> None:
     module, inputs = build(name)
     for _ in range(2):
-        graph = forward(module, inputs)
-        assert compare_with_plain(by_graph, graph, gradients_of(graph), list(module.parameters())) == ""
+        done = forward(module, inputs)
+        assert compare_with_plain(by_graph, done.graph, done.gradients(), list(module.parameters())) == ""
     of_inputs, of_weights = plain(name)
-    assert_equal([t.grad for t in graph.inputs], of_inputs)
+    assert_equal([t.grad for t in done.graph.inputs], of_inputs)
     assert_equal([p.grad for p in module.parameters()], of_weights)
 
 
 def test_products_wait_and_norms_do_not() -> None:
     module, inputs = build("transformer")
-    graph = forward(module, inputs)
-    later = by_graph(graph, gradients_of(graph))
+    done = forward(module, inputs)
+    later = by_graph(done.graph, done.gradients())
     done = {name.split(".", 1)[1] for name, p in module.named_parameters() if p.grad is not None}
     assert done == {"norm1.weight", "norm1.bias", "norm2.weight", "norm2.bias"}
     later()
@@ -117,8 +124,8 @@ def test_nothing_is_computed_twice(how: str) -> None:
     }[how]
     module = Function(lambda self, x: self.b(run(self.a(x))), a=nn.Linear(8, 8), b=nn.Linear(8, 8))
     _Counting.calls.clear()
-    graph = forward(module, (torch.randn(3, 8, requires_grad=True),))
-    later = by_graph(graph, gradients_of(graph))
+    done = forward(module, (torch.randn(3, 8, requires_grad=True),))
+    later = by_graph(done.graph, done.gradients())
     at_input_gradient = list(_Counting.calls)
     later()
     assert at_input_gradient == (["forward", "backward"] if how == "plain" else ["forward", "forward", "backward"])
@@ -127,8 +134,8 @@ def test_nothing_is_computed_twice(how: str) -> None:
 
 def test_recomputed_block_leaves_its_products_for_later() -> None:
     module = Recompute(Block())
-    graph = forward(module, (torch.randn(2, 3, WIDTH, requires_grad=True),))
-    later = by_graph(graph, gradients_of(graph))
+    done = forward(module, (torch.randn(2, 3, WIDTH, requires_grad=True),))
+    later = by_graph(done.graph, done.gradients())
     assert module.module.up.weight.grad is None
     assert bytes_of(later.tensors()) > 0
     later()
@@ -138,12 +145,12 @@ def test_recomputed_block_leaves_its_products_for_later() -> None:
 def test_what_the_weights_do_not_need_is_released_at_the_input_gradient() -> None:
     """Of a block's saved tensors, only what products read stays."""
     module = nn.Sequential(Block(), Block())
-    graph = forward(module, (torch.randn(2, 16, WIDTH, requires_grad=True),))
-    assert graph.saved is not None
+    done = forward(module, (torch.randn(2, 16, WIDTH, requires_grad=True),))
+    assert done.graph.saved is not None
     weights = addresses_of(module)
-    before = bytes_of(graph.saved.tensors(), weights)
-    later = by_graph(graph, gradients_of(graph))
-    after = bytes_of(graph.saved.tensors(), weights)
+    before = bytes_of(done.graph.saved.tensors(), weights)
+    later = by_graph(done.graph, done.gradients())
+    after = bytes_of(done.graph.saved.tensors(), weights)
     token = WIDTH * 4 * 2 * 16
     assert after == 2 * (1 + 1 + 1 + 4) * token  # inputs of qkv, out, up and down
     assert after < 0.6 * before
@@ -155,11 +162,11 @@ def test_no_circle_keeps_saved_tensors_alive() -> None:
     module = nn.Sequential(nn.Linear(8, 8), nn.Sigmoid(), nn.Linear(8, 8), nn.Tanh())
     gc.disable()
     try:
-        graph = forward(module, (torch.randn(2, 8, requires_grad=True),))
-        assert graph.saved is not None
-        alive = [weakref.ref(tensor) for tensor in graph.saved.tensors() if not isinstance(tensor, nn.Parameter)]
-        by_graph(graph, gradients_of(graph))()
-        del graph
+        done = forward(module, (torch.randn(2, 8, requires_grad=True),))
+        assert done.graph.saved is not None
+        alive = [weakref.ref(tensor) for tensor in done.graph.saved.tensors() if not isinstance(tensor, nn.Parameter)]
+        by_graph(done.graph, done.gradients())()
+        del done
         assert [ref for ref in alive if ref() is not None] == []
     finally:
         gc.enable()
@@ -168,16 +175,16 @@ def test_no_circle_keeps_saved_tensors_alive() -> None:
 def test_a_saved_tensor_written_to_is_noticed() -> None:
     module = nn.Linear(8, 8)
     hidden = torch.randn(2, 8)
-    graph = forward(module, (hidden,))
+    done = forward(module, (hidden,))
     hidden.add_(1)
     with pytest.raises(SavedTensorChanged, match=r"shape \(2, 8\)"):
-        whole(graph, gradients_of(graph))
+        whole(done.graph, done.gradients())
 
 
 def test_no_gradient_arrives() -> None:
     module, inputs = build("transformer")
-    graph = forward(module, inputs)
-    by_graph(graph, [None])()
+    done = forward(module, inputs)
+    by_graph(done.graph, [None])()
     assert inputs[0].grad is None
     assert all(p.grad is None for p in module.parameters())
 
@@ -206,7 +213,7 @@ class _Deferring(torch.autograd.Function):
 def test_module_defers_its_own_weight_gradient(strategy: Any) -> None:
     weight = nn.Parameter(torch.randn(8, 4))
     x = torch.randn(3, 8, requires_grad=True)
-    later = strategy(Graph((_Deferring.apply(x, weight),), (x,)), [torch.ones(3, 4)])
+    later = strategy(graph_of([_Deferring.apply(x, weight)], [x]), [torch.ones(3, 4)])
     assert weight.grad is None
     assert bytes_of(later.tensors()) == (3 * 8 + 3 * 4) * 4
     later()
@@ -217,7 +224,7 @@ def test_module_defers_its_own_weight_gradient(strategy: Any) -> None:
 def test_deferred_work_is_done_at_once_in_a_full_backward() -> None:
     weight = nn.Parameter(torch.randn(8, 4))
     x = torch.randn(3, 8, requires_grad=True)
-    whole(Graph((_Deferring.apply(x, weight),), (x,)), [torch.ones(3, 4)])
+    whole(graph_of([_Deferring.apply(x, weight)], [x]), [torch.ones(3, 4)])
     assert weight.grad is not None
 
 
@@ -227,16 +234,16 @@ def test_hooks_on_weights_fire_once() -> None:
     heard: list[Tensor] = []
     for weight in module.parameters():
         weight.register_post_accumulate_grad_hook(heard.append)
-    graph = forward(module, inputs)
-    by_graph(graph, gradients_of(graph))()
+    done = forward(module, inputs)
+    by_graph(done.graph, done.gradients())()
     assert sorted(map(id, heard)) == sorted(map(id, module.parameters()))
 
 
 def test_a_strategy_that_goes_wrong_is_named() -> None:
     """A tensor hook on a fork's output is applied by both halves; no cut can see it."""
     module = Function(lambda self, x: _doubled(self.a(x)), a=nn.Linear(8, 4))
-    graph = forward(module, (torch.randn(3, 8, requires_grad=True),))
-    fault = compare_with_plain(by_graph, graph, [torch.ones(3, 4)], list(module.parameters()))
+    done = forward(module, (torch.randn(3, 8, requires_grad=True),))
+    fault = compare_with_plain(by_graph, done.graph, [torch.ones(3, 4)], list(module.parameters()))
     assert fault.startswith("gradient 1 of shape (4, 8) differs by")
 
 

@@ -1,0 +1,1 @@
+"""A rank's program, walked on real stages and real processes."""

@@ -1,0 +1,81 @@
+"""The command that each node runs: torchrun with its c10d rendezvous, and the environment around it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pipesim.errors import PipesimError
+
+_RANGE = re.compile(r"[1-9]\d{0,5}(:[1-9]\d{0,5})?")
+_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+DEFAULTS: Mapping[str, str] = {
+    "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # device numbers as nvidia-smi prints them
+    "NCCL_DEBUG": "WARN",
+    "OMP_NUM_THREADS": "1",  # what torchrun would set, without its warning
+    "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1",  # a failed peer ends the wait
+}
+
+
+@dataclass(eq=False)
+class BadLaunch(PipesimError):
+    """Options of a launch that do not go together."""
+
+    problem: str
+    works: str
+
+    def __str__(self) -> str:
+        return f"{self.problem}; {self.works}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What all nodes of a launch have in common.
+
+    nnodes: a number, or least:most for an elastic job. arguments: of `pipesim run`.
+    """
+
+    arguments: tuple[str, ...]
+    nnodes: str
+    endpoint: str
+    name: str = "pipesim"
+    max_restarts: int = 0
+    python: str = "python3"
+    environment: Mapping[str, str] = DEFAULTS
+
+
+def check_nnodes(text: str) -> tuple[int, int]:
+    """Least and most nodes of `2` or `2:4`. Raises BadLaunch."""
+    if not _RANGE.fullmatch(text):
+        raise BadLaunch(f"--nnodes {text}: not a number of nodes or least:most", "e.g. 4 or 2:4")
+    least, _, most = text.partition(":")
+    if int(most or least) < int(least):
+        raise BadLaunch(f"--nnodes {text}: counts down", f"e.g. {most}:{least}")
+    return int(least), int(most or least)
+
+
+def environment(given: Sequence[str]) -> dict[str, str]:
+    """The defaults with `KEY=VALUE` texts over them. Raises BadLaunch."""
+    found = dict(DEFAULTS)
+    for text in given:
+        key, equals, value = text.partition("=")
+        if not equals or not _KEY.fullmatch(key) or "\n" in value or "\0" in value:
+            raise BadLaunch(f"--env {text!r}: not a name and a value", "e.g. --env NCCL_SOCKET_IFNAME=eth0")
+        found[key] = value
+    return found
+
+
+def node_command(job: Job, slots: int | str) -> list[str]:
+    """The torchrun command of one node with so many processes."""
+    return [
+        job.python, "-m", "torch.distributed.run",
+        f"--nnodes={job.nnodes}",
+        f"--nproc-per-node={slots}",
+        f"--max-restarts={job.max_restarts}",
+        "--rdzv-backend=c10d",
+        f"--rdzv-endpoint={job.endpoint}",
+        f"--rdzv-id={job.name}",
+        "-m", "pipesim", "run", *job.arguments,
+    ]  # fmt: skip
