@@ -78,7 +78,7 @@ def _uses(program: Program, timing: Durations, network: Network, start: Floats) 
     way = timing.route[moving]
     order = np.argsort(way, kind="stable")
     moving, way = moving[order], way[order]
-    fixed = np.asarray([route.latency_s for route in timing.routes])[way] + timing.seconds[moving]
+    fixed = timing.latency_s[moving] + timing.seconds[moving]
     begin = start[moving] + np.where(kind[moving] == Kind.SEND, 0.0, fixed)  # bytes go before or after it
     rate = bandwidths(timing.routes, network)[way]
     offsets = np.searchsorted(way, np.arange(len(timing.routes) + 1))

@@ -16,13 +16,14 @@ from pipesim.ir.schedule import Schedule
 
 @dataclass(frozen=True, eq=False)
 class Durations:
-    """Per operation: seconds of an action or step, bytes of a transfer, and which route it takes.
+    """Per operation: seconds of an action or step, bytes of a transfer, its latency and which route it takes.
 
     A fused pair has its whole time on both of its actions. Receives carry the bytes of their send.
     """
 
     seconds: Floats
     size_bytes: Floats
+    latency_s: Floats
     route: Ints  # index into routes
     routes: tuple[Route, ...]
 
@@ -33,7 +34,8 @@ def durations(program: Program, costs: Costs) -> Durations:
     route, routes = _routes(program, costs)
     seconds = action_seconds(program.ops, costs)
     seconds += tail_seconds(program.ops, program.rank, program.schedule, costs)
-    return Durations(seconds, _sizes(program, costs), route, routes)
+    latency_s = np.asarray([way.latency_s for way in routes])[route]
+    return Durations(seconds, _sizes(program, costs), latency_s, route, routes)
 
 
 def require_stages(schedule: Schedule, costs: Costs) -> None:

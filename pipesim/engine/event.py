@@ -9,7 +9,7 @@ import numpy as np
 import simpy
 
 from pipesim.costs.costs import Costs
-from pipesim.engine.durations import durations
+from pipesim.engine.durations import Durations, durations
 from pipesim.engine.held import memory_trace
 from pipesim.engine.links import FairLinks
 from pipesim.ir.action import Kind
@@ -21,9 +21,12 @@ from pipesim.timeline import Timeline
 Process = Generator[simpy.Event, Any, None]
 
 
-def simulate(program: Program, costs: Costs) -> Timeline:
-    """When each operation of a program runs. Raises Deadlock, NoCost, WrongStages."""
-    run = _Run(program, costs)
+def simulate(program: Program, costs: Costs, timing: Durations | None = None) -> Timeline:
+    """When each operation of a program runs. Raises Deadlock, NoCost, WrongStages.
+
+    timing: times to take instead of those the costs give.
+    """
+    run = _Run(program, costs, durations(program, costs) if timing is None else timing)
     run.env.run()
     if np.isnan(run.end).any():
         require_progress(run.lanes, program)  # says who waits for whom
@@ -39,11 +42,11 @@ def simulate(program: Program, costs: Costs) -> Timeline:
 class _Run:
     """One simulation: the state that its processes share."""
 
-    def __init__(self, program: Program, costs: Costs) -> None:
+    def __init__(self, program: Program, costs: Costs, timing: Durations) -> None:
         self.program, self.env = program, simpy.Environment()
         self.network = FairLinks(self.env, costs.network.links)
-        timing = durations(program, costs)
         self.seconds, self.sizes = timing.seconds.tolist(), timing.size_bytes.tolist()
+        self.latency = timing.latency_s.tolist()
         self.routes = [timing.routes[index] for index in timing.route.tolist()]
         self.kind, self.match = program.ops.kind.tolist(), program.match.tolist()
         self.need, self.need_at = program.need.tolist(), program.need_offsets.tolist()
@@ -92,18 +95,18 @@ class _Run:
     def _send(self, op: int, piped: bool) -> Process:
         """A rendezvous: begins when the receive is posted. With a lane to itself an edge does not hold its
         lanes for the latency, nor for a receive posted ahead, so that messages follow each other on the way."""
-        receive, route = self.match[op], self.routes[op]
+        receive, latency = self.match[op], self.latency[op]
         if not self.posted[receive].triggered:
             yield self.posted[receive]
         begun = self.env.now
         yield from self._move(op)
         if not piped:
-            yield self.env.timeout(route.latency_s)
+            yield self.env.timeout(latency)
             self._record(op, begun)
             self._record(receive, begun)
             return
         self._record(op, begun)
-        arrival = self.env.timeout(route.latency_s)
+        arrival = self.env.timeout(latency)
         arrival.callbacks.append(lambda _: self._record(receive, begun))
 
     def _move(self, op: int) -> Process:
@@ -114,7 +117,7 @@ class _Run:
     def _alone(self, op: int) -> Process:
         """A reduction, an optimizer step or an activation move: its own time, then its bytes."""
         begun = self.env.now
-        fixed = self.seconds[op] + self.routes[op].latency_s
+        fixed = self.seconds[op] + self.latency[op]
         if fixed:
             yield self.env.timeout(fixed)
         yield from self._move(op)

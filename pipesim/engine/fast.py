@@ -25,9 +25,12 @@ from pipesim.timeline import Timeline
 _NOBODY_ASKS = np.zeros(0, np.int32)
 
 
-def simulate(program: Program, costs: Costs) -> Timeline:
-    """When each operation of a program runs. Raises Deadlock, NoCost, WrongStages, SharedLinks."""
-    timing = durations(program, costs)
+def simulate(program: Program, costs: Costs, timing: Durations | None = None) -> Timeline:
+    """When each operation of a program runs. Raises Deadlock, NoCost, WrongStages, SharedLinks.
+
+    timing: times to take instead of those the costs give.
+    """
+    timing = durations(program, costs) if timing is None else timing
     start, end = Sweeper(program).run(*holds(program, timing, costs))
     require_room(program, timing, costs.network, start, end)
     memory = memory_trace(program, costs, start, end)
@@ -41,12 +44,11 @@ def holds(program: Program, timing: Durations, costs: Costs) -> tuple[Floats, Fl
     and then its bytes: the reference engine's order of adding, so that both round alike.
     """
     rate = bandwidths(timing.routes, costs.network)
-    latency_s = np.asarray([route.latency_s for route in timing.routes])[timing.route]
     bytes_s = timing.size_bytes / rate[timing.route]
     transfers = program.ops.kind >= Kind.SEND
     transfers &= program.ops.kind <= Kind.RECV
-    fixed_s = timing.seconds + latency_s
-    return np.where(transfers, bytes_s, fixed_s), np.where(transfers, latency_s, bytes_s)
+    fixed_s = timing.seconds + timing.latency_s
+    return np.where(transfers, bytes_s, fixed_s), np.where(transfers, timing.latency_s, bytes_s)
 
 
 @dataclass(frozen=True, eq=False)
