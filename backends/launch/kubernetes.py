@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from pipesim.backends.launch.torchrun import Job, check_nnodes
+from pipesim.backends.launch.torchrun import BadLaunch, Job, check_nnodes
 
 _Name = Annotated[str, Field(pattern=r"^[a-z]([-a-z0-9]*[a-z0-9])?$", max_length=63)]
 
@@ -31,7 +31,7 @@ class Resources(_Strict):
 
 class VolumeMount(_Strict):
     name: str
-    mountPath: str  # noqa: N815 - the resource's own spelling
+    mountPath: str
 
 
 class EmptyDir(_Strict):
@@ -40,7 +40,7 @@ class EmptyDir(_Strict):
 
 class Volume(_Strict):
     name: str
-    emptyDir: EmptyDir  # noqa: N815
+    emptyDir: EmptyDir
 
 
 class Container(_Strict):
@@ -49,7 +49,7 @@ class Container(_Strict):
     command: list[str]
     env: list[EnvVar]
     resources: Resources
-    volumeMounts: list[VolumeMount]  # noqa: N815
+    volumeMounts: list[VolumeMount]
 
 
 class PodSpec(_Strict):
@@ -63,26 +63,26 @@ class PodTemplate(_Strict):
 
 class ReplicaSpec(_Strict):
     replicas: Annotated[int, Field(ge=1)]
-    restartPolicy: Literal["Always", "OnFailure", "Never", "ExitCode"]  # noqa: N815
+    restartPolicy: Literal["Always", "OnFailure", "Never", "ExitCode"]
     template: PodTemplate
 
 
 class ElasticPolicy(_Strict):
-    rdzvBackend: Literal["c10d", "etcd", "etcd-v2"]  # noqa: N815
-    minReplicas: Annotated[int, Field(ge=1)]  # noqa: N815
-    maxReplicas: Annotated[int, Field(ge=1)]  # noqa: N815
-    maxRestarts: Annotated[int, Field(ge=0)]  # noqa: N815
+    rdzvBackend: Literal["c10d", "etcd", "etcd-v2"]
+    minReplicas: Annotated[int, Field(ge=1)]
+    maxReplicas: Annotated[int, Field(ge=1)]
+    maxRestarts: Annotated[int, Field(ge=0)]
 
 
 class RunPolicy(_Strict):
-    cleanPodPolicy: Literal["All", "Running", "None"]  # noqa: N815
+    cleanPodPolicy: Literal["All", "Running", "None"]
 
 
 class JobSpec(_Strict):
-    nprocPerNode: str  # noqa: N815 - a text in the operator's schema
-    elasticPolicy: ElasticPolicy  # noqa: N815
-    runPolicy: RunPolicy  # noqa: N815
-    pytorchReplicaSpecs: dict[Literal["Worker"], ReplicaSpec]  # noqa: N815
+    nprocPerNode: str
+    elasticPolicy: ElasticPolicy
+    runPolicy: RunPolicy
+    pytorchReplicaSpecs: dict[Literal["Worker"], ReplicaSpec]
 
 
 class Metadata(_Strict):
@@ -91,7 +91,7 @@ class Metadata(_Strict):
 
 
 class PyTorchJob(_Strict):
-    apiVersion: Literal["kubeflow.org/v1"] = "kubeflow.org/v1"  # noqa: N815
+    apiVersion: Literal["kubeflow.org/v1"] = "kubeflow.org/v1"
     kind: Literal["PyTorchJob"] = "PyTorchJob"
     metadata: Metadata
     spec: JobSpec
@@ -100,8 +100,20 @@ class PyTorchJob(_Strict):
 def manifest(job: Job, *, image: str, gpus_per_node: int, namespace: str = "default") -> str:
     """A PyTorchJob as YAML. The operator sets the rendezvous, which torchrun reads from PET_ variables.
 
-    Raises pydantic's ValidationError for names that Kubernetes does not take.
+    Raises BadLaunch for names that Kubernetes does not take.
     """
+    try:
+        made = _made(job, image, gpus_per_node, namespace)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise BadLaunch(
+            f"{first['loc'][-1]}={first['input']!r} cannot stand in a manifest: {first['msg']}", "e.g. --name my-run"
+        ) from None
+    shown: dict[str, Any] = made.model_dump()
+    return yaml.safe_dump(shown, sort_keys=False)
+
+
+def _made(job: Job, image: str, gpus_per_node: int, namespace: str) -> PyTorchJob:
     least, most = check_nnodes(job.nnodes)
     container = Container(
         image=image,
@@ -112,7 +124,7 @@ def manifest(job: Job, *, image: str, gpus_per_node: int, namespace: str = "defa
     )
     pod = PodTemplate(spec=PodSpec(containers=[container], volumes=[Volume(name="shm", emptyDir=EmptyDir())]))
     elastic = ElasticPolicy(rdzvBackend="c10d", minReplicas=least, maxReplicas=most, maxRestarts=job.max_restarts)
-    made = PyTorchJob(
+    return PyTorchJob(
         metadata=Metadata(name=job.name, namespace=namespace),
         spec=JobSpec(
             nprocPerNode=str(gpus_per_node),
@@ -121,5 +133,3 @@ def manifest(job: Job, *, image: str, gpus_per_node: int, namespace: str = "defa
             pytorchReplicaSpecs={"Worker": ReplicaSpec(replicas=most, restartPolicy="OnFailure", template=pod)},
         ),
     )
-    shown: dict[str, Any] = made.model_dump()
-    return yaml.safe_dump(shown, sort_keys=False)

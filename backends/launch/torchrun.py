@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pipesim.errors import PipesimError
 
@@ -43,7 +43,7 @@ class Job:
     name: str = "pipesim"
     max_restarts: int = 0
     python: str = "python3"
-    environment: Mapping[str, str] = DEFAULTS
+    environment: Mapping[str, str] = field(default_factory=lambda: dict(DEFAULTS))
 
 
 def check_nnodes(text: str) -> tuple[int, int]:

@@ -27,6 +27,7 @@ COMMANDS: dict[str, str] = {
     "check": "pipesim.cli.check",
     "catalog": "pipesim.cli.catalog",
     "goodput": "pipesim.cli.goodput",
+    "launch": "pipesim.cli.launch",
 }
 
 

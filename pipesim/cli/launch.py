@@ -1,0 +1,130 @@
+"""`pipesim launch`: the arguments of `run`, on many nodes, on top of torchrun and what clusters already have."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pipesim.backends.launch.hosts import Host, expand_nodelist, parse_hostfile, parse_hosts
+from pipesim.backends.launch.ssh import host_command, run_hosts
+from pipesim.backends.launch.torchrun import BadLaunch, Job, check_nnodes, environment
+from pipesim.files import read_text, write_atomically
+
+_TP = re.compile(r"(?:^|[,\s])tp=(\d+)")
+
+
+def launch(
+    arguments: Annotated[list[str], typer.Argument(metavar="RUN_ARGUMENTS", help="As for `pipesim run`, after `--`.")],
+    hosts: Annotated[str | None, typer.Option(help="a:8,b:8 — host and processes on it.")] = None,
+    hostfile: Annotated[Path | None, typer.Option(help="Lines `host slots=8`.")] = None,
+    slurm: Annotated[Path | None, typer.Option(metavar="SCRIPT", help="Write an sbatch script (- for stdout).")] = None,
+    submit: Annotated[bool, typer.Option("--submit", help="Hand the script to sbatch.")] = False,
+    kubernetes: Annotated[bool, typer.Option("--kubernetes", help="Print a PyTorchJob for Kubeflow.")] = False,
+    nnodes: Annotated[str | None, typer.Option(help="Nodes, or least:most of an elastic job.")] = None,
+    gpus_per_node: Annotated[int, typer.Option(min=1, help="Processes a node (Slurm, Kubernetes).")] = 8,
+    max_restarts: Annotated[int, typer.Option(min=0, help="Restarts before torchrun gives up.")] = 0,
+    env: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="Environment of every process.")] = None,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Of the rendezvous on the first node.")] = 29400,
+    name: Annotated[str, typer.Option(help="Of the job.")] = "pipesim",
+    ssh: Annotated[str, typer.Option(help="How to reach a host.")] = "ssh -o BatchMode=yes",
+    python: Annotated[str, typer.Option(help="The Python of the hosts.")] = sys.executable,
+    time: Annotated[str | None, typer.Option(help="Slurm's time limit.")] = None,
+    partition: Annotated[str | None, typer.Option(help="Slurm's partition.")] = None,
+    account: Annotated[str | None, typer.Option(help="Slurm's account.")] = None,
+    image: Annotated[str, typer.Option(help="Kubernetes: container image with pipesim in it.")] = "pipesim:latest",
+    namespace: Annotated[str, typer.Option(help="Kubernetes' namespace.")] = "default",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would run, and run nothing.")] = False,
+) -> None:
+    """Run a schedule on many nodes: over ssh, by Slurm, or by Kubernetes.
+
+    Example: pipesim launch --hosts node1:8,node2:8 --dry-run -- 1f1b --layout pp=2,tp=8 --microbatches 16
+    """
+    ways = {"--hosts": hosts, "--hostfile": hostfile, "--slurm": slurm, "--kubernetes": kubernetes or None}
+    given = [way for way, value in ways.items() if value is not None]
+    if len(given) > 1:
+        raise BadLaunch(f"{' and '.join(given)} are different ways to launch", "give one of them")
+    variables = environment(env or ())
+    if slurm is not None or kubernetes:
+        nodes = nnodes or "1"
+        _, most = check_nnodes(nodes)
+        _warn_placement(arguments, [Host(f"node {index}", gpus_per_node) for index in range(most)])
+    if kubernetes:
+        from pipesim.backends.launch.kubernetes import manifest
+
+        job = _job(arguments, nodes, "", name, max_restarts, "python3", variables)
+        print(manifest(job, image=image, gpus_per_node=gpus_per_node, namespace=namespace), end="")
+        return
+    if slurm is not None:
+        job = _job(arguments, nodes, "", name, max_restarts, python, variables)
+        _write_slurm(job, slurm, most, gpus_per_node, time, partition, account, port, submit and not dry_run)
+        return
+    found = _hosts(hosts, hostfile, gpus_per_node)
+    _warn_placement(arguments, found)
+    job = _job(arguments, nnodes or str(len(found)), f"{found[0].name}:{port}", name, max_restarts, python, variables)
+    reach = shlex.split(ssh)
+    if dry_run:
+        for host in found:
+            print(shlex.join(host_command(job, host, reach, os.getcwd())))
+        return
+    run_hosts(job, found, reach, os.getcwd())
+
+
+def _job(
+    arguments: Sequence[str], nnodes: str, endpoint: str, name: str, max_restarts: int, python: str,
+    variables: dict[str, str],
+) -> Job:  # fmt: skip
+    check_nnodes(nnodes)
+    return Job(
+        arguments=tuple(arguments), nnodes=nnodes, endpoint=endpoint, name=name, max_restarts=max_restarts,
+        python=python, environment=variables,
+    )  # fmt: skip
+
+
+def _hosts(hosts: str | None, hostfile: Path | None, slots: int) -> tuple[Host, ...]:
+    """From the options, or inside a Slurm allocation from its node list."""
+    if hosts is not None:
+        return parse_hosts(hosts)
+    if hostfile is not None:
+        return parse_hostfile(read_text(hostfile, at_most_bytes=16 << 20), str(hostfile))
+    allocated = os.environ.get("SLURM_JOB_NODELIST")
+    if allocated:
+        return tuple(Host(node, slots) for node in expand_nodelist(allocated))
+    raise BadLaunch(
+        "no hosts: neither --hosts nor --hostfile, and not inside a Slurm allocation",
+        "e.g. --hosts node1:8,node2:8, or --slurm job.sh --nnodes 2",
+    )
+
+
+def _write_slurm(
+    job: Job, script: Path, nodes: int, gpus: int, time: str | None, partition: str | None, account: str | None,
+    port: int, submits: bool,
+) -> None:  # fmt: skip
+    from pipesim.backends.launch.slurm import Allocation, batch_script, submit
+
+    allocation = Allocation(nodes=nodes, gpus_per_node=gpus, time=time, partition=partition, account=account, port=port)
+    text = batch_script(job, allocation)
+    if str(script) == "-":
+        print(text, end="")
+        return
+    write_atomically(script, text)
+    print(submit(str(script)) if submits else f"wrote {script}: sbatch {script}")
+
+
+def _warn_placement(arguments: Sequence[str], hosts: Sequence[Host]) -> None:
+    """Tensor-parallel ranks are neighbours: they stay in a node where its processes are a multiple of tp."""
+    found = _TP.search(" ".join(arguments))
+    tp = int(found[1]) if found else 1
+    odd = [host for host in hosts if host.slots % tp]
+    if odd:
+        print(
+            f"pipesim: warning: tp={tp} does not divide the {odd[0].slots} processes of {odd[0].name}: "
+            "tensor-parallel ranks will sit in different nodes, and their all-reduces cross the network",
+            file=sys.stderr,
+        )

@@ -1,0 +1,121 @@
+"""`pipesim launch`: what would run, exactly, on every kind of cluster."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from pipesim.backends.launch.kubernetes import PyTorchJob
+from pipesim.cli import main
+
+RUN = ["--", "1f1b", "--layout", "pp=2,tp=8", "--microbatches", "16"]
+ODD = ["--", "1f1b", "--data", 'my file\'s "text" $HOME;x.txt']
+
+
+def run(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, str, str]:
+    status = main(["launch", *args])
+    out, err = capsys.readouterr()
+    return status, out, err
+
+
+def test_dry_run_over_ssh(capsys: pytest.CaptureFixture[str]) -> None:
+    hosts = ",".join(f"node{index:02}:8" for index in range(16))
+    status, out, err = run(capsys, "--hosts", hosts, "--dry-run", "--python", "python3", *RUN)
+    assert (status, err) == (0, "")
+    lines = out.splitlines()
+    assert len(lines) == 16
+    words = shlex.split(lines[15])
+    assert words[:5] == ["ssh", "-o", "BatchMode=yes", "-tt", "node15"]
+    remote = shlex.split(words[5])
+    assert remote[:4] == ["cd", str(Path.cwd()), "&&", "exec"]
+    assert remote[5:9] == [
+        "CUDA_DEVICE_ORDER=PCI_BUS_ID", "NCCL_DEBUG=WARN", "OMP_NUM_THREADS=1", "TORCH_NCCL_ASYNC_ERROR_HANDLING=1",
+    ]  # fmt: skip
+    assert remote[9:] == [
+        "python3", "-m", "torch.distributed.run", "--nnodes=16", "--nproc-per-node=8", "--max-restarts=0",
+        "--rdzv-backend=c10d", "--rdzv-endpoint=node00:29400", "--rdzv-id=pipesim", "-m", "pipesim", "run",
+        "1f1b", "--layout", "pp=2,tp=8", "--microbatches", "16",
+    ]  # fmt: skip
+
+
+def test_arguments_survive_both_shells(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run(capsys, "--hosts", "a:1", "--dry-run", *ODD)
+    assert shlex.split(shlex.split(out)[-1])[-1] == ODD[-1]
+
+
+def test_elastic_and_environment(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run(capsys, "--hosts", "localhost:2,localhost:2", "--nnodes", "1:2", "--max-restarts", "3",
+                    "--env", "NCCL_SOCKET_IFNAME=eth0", "--env", "NCCL_DEBUG=INFO", "--dry-run", *RUN)  # fmt: skip
+    words = shlex.split(out.splitlines()[0])
+    assert words[0] == "env"  # localhost needs no ssh
+    assert {"NCCL_SOCKET_IFNAME=eth0", "NCCL_DEBUG=INFO", "--nnodes=1:2", "--max-restarts=3"} <= set(words)
+
+
+def test_slurm_script(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    script = tmp_path / "job.sh"
+    status, out, _ = run(capsys, "--slurm", str(script), "--nnodes", "4", "--time", "8:00:00", "--partition", "gpu",
+                         *ODD)  # fmt: skip
+    assert (status, out) == (0, f"wrote {script}: sbatch {script}\n")
+    text = script.read_text()
+    assert "#SBATCH --nodes=4\n#SBATCH --ntasks-per-node=1\n#SBATCH --gpus-per-node=8\n#SBATCH --time=8:00:00\n" in text
+    assert "#SBATCH --signal=USR1@120\n#SBATCH --requeue\n" in text
+    command = text.splitlines()[-1]
+    assert '"--rdzv-endpoint=$head:29400" "--rdzv-id=$SLURM_JOB_ID"' in command
+    assert shlex.split(command)[-1] == ODD[-1]
+    assert subprocess.run(["bash", "-n", str(script)], check=False).returncode == 0
+
+
+def test_inside_an_allocation(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_JOB_NODELIST", "gpu[07-09]")
+    _, out, _ = run(capsys, "--gpus-per-node", "4", "--dry-run", *RUN[:2])
+    assert [shlex.split(line)[4] for line in out.splitlines()] == ["gpu07", "gpu08", "gpu09"]
+
+
+def test_kubernetes_manifest(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = run(capsys, "--kubernetes", "--nnodes", "2:4", "--image", "registry/pipesim:1", *ODD)
+    assert status == 0
+    made = yaml.safe_load(out)
+    assert PyTorchJob.model_validate(made)
+    worker = made["spec"]["pytorchReplicaSpecs"]["Worker"]
+    assert worker["replicas"] == 4
+    assert made["spec"]["elasticPolicy"] == {
+        "rdzvBackend": "c10d", "minReplicas": 2, "maxReplicas": 4, "maxRestarts": 0,
+    }  # fmt: skip
+    container = worker["template"]["spec"]["containers"][0]
+    assert container["command"][-1] == ODD[-1]
+    assert container["resources"] == {"limits": {"nvidia.com/gpu": 8}}
+
+
+def test_a_layout_that_crosses_nodes_is_warned_of(capsys: pytest.CaptureFixture[str]) -> None:
+    status, _, err = run(capsys, "--hosts", "a:4,b:4", "--dry-run", *RUN)
+    assert status == 0
+    assert "tp=8 does not divide the 4 processes of a" in err
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (["--dry-run"], "neither --hosts nor --hostfile"),
+        (["--hosts", "a:8", "--kubernetes"], "different ways to launch"),
+        (["--hosts", "a:8", "--nnodes", "4:2"], "counts down"),
+        (["--hosts", "a:8", "--nnodes", "x"], "not a number of nodes"),
+        (["--hosts", "a:8", "--env", "1X=2"], "not a name and a value"),
+        (["--hostfile", "/no/such/file"], "/no/such/file"),
+        (["--slurm", "/no/such/folder/job.sh"], "does not exist"),
+        (["--slurm", "-", "--partition", "a b"], "one word without spaces"),
+        (["--hosts", "$(x):8"], "not a host name"),
+        (["--kubernetes", "--name", "Bad Name"], "name='Bad Name' cannot stand in a manifest"),
+    ],
+)
+def test_bad_launches(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, args: list[str], says: str
+) -> None:
+    monkeypatch.delenv("SLURM_JOB_NODELIST", raising=False)
+    status, _, err = run(capsys, *args, *RUN)
+    assert status == 2
+    assert says in err
+    assert err.count("\n") == 1
