@@ -199,7 +199,7 @@ def hardware_flops(model: Model, layout: Layout, *, causal: bool = False) -> flo
     """FLOPs of one step of the whole job with what is recomputed: what HFU counts.
 
     Full recomputation repeats the forward of its layers (Narayanan's factor 4 in place of 3), selective
-    recomputation that of the attention's scores and values.
+    recomputation that of the modules it names.
     """
     tokens, seq = layout.tokens_per_step, layout.seq
     once = model_flops(model, tokens=tokens, seq=seq, causal=causal)
@@ -210,6 +210,18 @@ def hardware_flops(model: Model, layout: Layout, *, causal: bool = False) -> flo
         share = min(1.0, layout.recompute_layers * layout.stages / model.layers)
     if layout.recompute == "full":
         return once + share * tokens * _layers_flops(model, seq, causal)
-    shapes = [attention(model, Layout(seq=seq), kind) for kind in model.kinds()]
-    scores = sum(shape.attended_flops if causal else shape.flops for shape in shapes)
-    return once + share * tokens * scores / seq
+    repeated = sum(_repeated_flops(model, layout, kind, causal=causal) for kind in model.kinds())
+    return once + share * tokens * repeated
+
+
+@lru_cache(maxsize=4096)
+def _repeated_flops(model: Model, layout: Layout, kind: LayerKind, *, causal: bool) -> float:
+    """What selective recomputation repeats for one token of a layer: scores and values, the MLP's first product."""
+    flops = 0.0
+    if "core_attention" in layout.recompute_modules:
+        shape = attention(model, Layout(seq=layout.seq), kind)
+        flops += (shape.attended_flops if causal else shape.flops) / layout.seq
+    if "mlp" in layout.recompute_modules:
+        whole = _mixture_flops(model) if kind.mixture else sum(g.flops for g in _mlp(model, 1, model.ffn, "mlp"))
+        flops += whole * (2 / 3 if model.gated_mlp else 1 / 2)
+    return flops

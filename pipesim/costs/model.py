@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Literal
+from typing import Literal, get_args
 
 from pipesim.errors import PipesimError
 
@@ -113,6 +113,7 @@ class Model:
 
     def __post_init__(self) -> None:
         _check_counts(self)
+        _check_choices(self)
         if self.heads % self.kv_heads:
             raise BadModel(
                 self.name,
@@ -170,22 +171,50 @@ class Model:
 
 
 _AT_LEAST_ONE = ("layers", "hidden", "heads", "kv_heads", "head_dim", "vocab")
-_AT_LEAST_ZERO = ("ffn", "max_positions", "position_rows", "embedding_width", "predicted_layers")
+_AT_LEAST_ZERO = (
+    "ffn", "max_positions", "position_rows", "embedding_width", "predicted_layers", "norms_per_layer",
+    "full_attention_every",
+)  # fmt: skip
+_OPTIONAL = ("sliding_window", "full_attention_from")
 _LIMIT = 1 << 40
-_LAYER_LIMIT = 1 << 16  # a model of more layers is a typing error, and would only fill memory
+_LAYER_LIMIT = 1 << 12  # a model of more layers is a typing error, and would only fill memory
 
 
 def _check_counts(model: Model) -> None:
-    for name in (*_AT_LEAST_ONE, *_AT_LEAST_ZERO):
+    given = tuple(name for name in _OPTIONAL if getattr(model, name) is not None)
+    for name in (*_AT_LEAST_ONE, *_AT_LEAST_ZERO, *given):
         value = getattr(model, name)
-        least = 1 if name in _AT_LEAST_ONE else 0
+        least = 1 if name in (*_AT_LEAST_ONE, "sliding_window") else 0
         most = _LAYER_LIMIT if "layers" in name else _LIMIT
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
             raise BadModel(model.name, f"{name} = {value!r} must be a whole number from {least} to {most}")
 
 
+_FLAGS = (
+    "gated_mlp", "tied_embeddings", "final_norm", "embedding_norm", "qkv_bias", "output_bias", "mlp_bias", "dropout",
+)  # fmt: skip
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "norm": get_args(Norm),
+    "positions": get_args(Positions),
+    "qk_norm": get_args(QkNorm),
+}
+
+
+def _check_choices(model: Model) -> None:
+    for name in _FLAGS:
+        if not isinstance(getattr(model, name), bool):
+            raise BadModel(model.name, f"{name} = {getattr(model, name)!r} must be true or false")
+    for name, known in _CHOICES.items():
+        if getattr(model, name) not in known:
+            raise BadModel(model.name, f"{name} = {getattr(model, name)!r} must be one of {', '.join(known)}")
+    parts: dict[str, type] = {"experts": Experts, "latent": LatentAttention}
+    for name, kind in parts.items():
+        if not isinstance(getattr(model, name), kind | None):
+            raise BadModel(model.name, f"{name} = {getattr(model, name)!r} must be {kind.__name__} or left out")
+
+
 def _divisors(number: int) -> str:
-    return ", ".join(str(d) for d in range(1, number + 1) if number % d == 0)
+    return ", ".join([str(d) for d in range(1, min(number, 4096) + 1) if number % d == 0][:16])
 
 
 _ARCHITECTURES: dict[str, dict[str, object]] = {

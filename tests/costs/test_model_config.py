@@ -152,6 +152,29 @@ def test_more_experts_a_token_than_there_are() -> None:
         )  # fmt: skip
 
 
+def test_absurd_heads_are_refused_at_once() -> None:
+    """Listing every divisor of a huge number of heads took hours."""
+    row = {"layers": 1, "hidden": 1 << 39, "heads": 1 << 39, "kv_heads": 7, "ffn": 8, "vocab": 10}
+    with pytest.raises(BadModel, match="work: 1, 2, 4, 8, 16"):
+        Model.from_fields(row)
+
+
+WRONG_ROWS = {
+    "flag": ({"gated_mlp": [1]}, r"gated_mlp = \[1\] must be true or false"),
+    "choice": ({"norm": "batch"}, "norm = 'batch' must be one of rms, layer"),
+    "experts": ({"experts": 8}, "experts = 8 must be Experts or left out"),
+    "window": ({"sliding_window": 0}, "sliding_window = 0 must be a whole number from 1 to"),
+    "hidden": ({"hidden": "wide"}, "hidden = 'wide' must be a whole number"),
+}
+
+
+@pytest.mark.parametrize("kind", WRONG_ROWS)
+def test_wrong_fields_of_a_row_are_named(kind: str) -> None:
+    change, message = WRONG_ROWS[kind]
+    with pytest.raises(BadModel, match=message):
+        Model.from_fields({"layers": 2, "hidden": 64, "heads": 2, "vocab": 10, **change})
+
+
 def test_a_row_without_shape() -> None:
     with pytest.raises(BadModel, match="needs layers, hidden, vocab; missing: layers, vocab"):
         Model.from_fields({"model": "m", "hidden": 64})

@@ -50,6 +50,13 @@ def test_selective_recomputation_repeats_few_flops(name: str, overhead: float) -
     assert repeated / whole == pytest.approx(overhead, abs=5e-4)
 
 
+def test_recomputing_the_mlp_repeats_its_first_product() -> None:
+    model = load_model("llama-3-8b")
+    layout = Layout(global_batch=1, seq=1024, recompute="selective", recompute_modules=("mlp",))
+    repeated = hardware_flops(model, layout) - model_flops(model, tokens=1024, seq=1024)
+    assert repeated == pytest.approx(32 * 1024 * 2 * 4096 * 2 * 14336)
+
+
 def test_flops_of_measured_runs() -> None:
     """Their TFLOP/s by one convention: 3 · (2 · weights of products + 4 · seq · hidden · layers) per token."""
     rows = [json.loads(line) for line in (DATA / "measured_memory.jsonl").read_text().splitlines()]
