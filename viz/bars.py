@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pipesim.idle import critical_path, idle_spans
+from pipesim.idle import CAUSES, IdleSpans, critical_path, idle_spans
 from pipesim.ir.action import Kind
 from pipesim.ir.lanes import LaneKind
 from pipesim.timeline import Timeline
@@ -39,18 +39,6 @@ class Bars:
 
     def take(self, mask: NDArray[np.bool_]) -> Bars:
         return Bars(*(getattr(self, name)[mask] for name in self.__dataclass_fields__))
-
-
-@dataclass(frozen=True, eq=False)
-class IdleBars:
-    """Idle spans of compute lanes: rank, start, end, cause, and the box that ends each wait (-1: none does)."""
-
-    rank: Ints
-    start: Floats
-    end: Floats
-    cause: tuple[str, ...]
-    low: float
-    high: float
 
 
 def has_strip(timeline: Timeline) -> bool:
@@ -111,20 +99,19 @@ class Drawn:
     """A timeline with what is found out about it once and drawn in several places."""
 
     timeline: Timeline
-    idle: IdleBars
+    idle: IdleSpans
     critical: tuple[int, ...]
 
 
 def drawn(timeline: Timeline) -> Drawn:
-    return Drawn(timeline, idle_bars(timeline), tuple(critical_path(timeline)))
+    return Drawn(timeline, shown_idle(timeline), tuple(critical_path(timeline)))
 
 
-def idle_bars(timeline: Timeline) -> IdleBars:
+def shown_idle(timeline: Timeline) -> IdleSpans:
     """Idle spans by cause. The optimizer's own time is left out: it is a box of its own."""
-    spans = [span for span in idle_spans(timeline) if span[3] != "optimizer"]
-    rank, start, end, cause = zip(*spans, strict=True) if spans else ((), (), (), ())
-    low, high = compute_extent(timeline)
-    return IdleBars(np.asarray(rank, np.int64), np.asarray(start, float), np.asarray(end, float), cause, low, high)
+    spans = idle_spans(timeline)
+    shown = spans.cause != CAUSES.index("optimizer")
+    return IdleSpans(spans.rank[shown], spans.begin[shown], spans.end[shown], spans.cause[shown])
 
 
 def chunk_of_stage(timeline: Timeline) -> Ints:

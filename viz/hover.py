@@ -8,11 +8,12 @@ from html import escape
 
 import numpy as np
 
+from pipesim.idle import CAUSES, IdleSpans
 from pipesim.ir.action import Kind
 from pipesim.ir.needs import Flow
 from pipesim.timeline import Timeline
 from pipesim.units import format_seconds
-from pipesim.viz.bars import Bars, IdleBars
+from pipesim.viz.bars import Bars
 from pipesim.viz.palette import CAUSE_WORDS, FLOW_WORDS, KIND_WORDS
 
 
@@ -24,15 +25,15 @@ class Wait:
     cause: str
 
 
-def waits(idle: IdleBars) -> dict[tuple[int, float], list[Wait]]:
+def waits(idle: IdleSpans) -> dict[tuple[int, float], list[Wait]]:
     """Waits by the rank and the time they end at; a wait of two causes is two, first one first."""
     found: dict[tuple[int, float], list[Wait]] = {}
     began: dict[tuple[int, float], float] = {}
     for rank, start, end, cause in zip(
-        idle.rank.tolist(), idle.start.tolist(), idle.end.tolist(), idle.cause, strict=True
+        idle.rank.tolist(), idle.begin.tolist(), idle.end.tolist(), idle.cause.tolist(), strict=True
     ):
         before = found.pop((rank, start), [])
-        found[rank, end] = [*before, Wait(end - start, cause)]
+        found[rank, end] = [*before, Wait(end - start, CAUSES[cause])]
         began[rank, end] = start
     return found
 
@@ -60,12 +61,12 @@ def box_texts(timeline: Timeline, bars: Bars, waited: Mapping[tuple[int, float],
     return texts
 
 
-def idle_texts(idle: IdleBars) -> list[str]:
+def idle_texts(idle: IdleSpans) -> list[str]:
     """One text an idle span."""
     return [
-        f"<b>idle: {CAUSE_WORDS[cause]}</b><br>rank {rank}<br>{_times(start, end)}"
+        f"<b>idle: {CAUSE_WORDS[CAUSES[cause]]}</b><br>rank {rank}<br>{_times(start, end)}"
         for rank, start, end, cause in zip(
-            idle.rank.tolist(), idle.start.tolist(), idle.end.tolist(), idle.cause, strict=True
+            idle.rank.tolist(), idle.begin.tolist(), idle.end.tolist(), idle.cause.tolist(), strict=True
         )
     ]
 

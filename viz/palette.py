@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
 import numpy as np
@@ -107,6 +108,7 @@ def rgba(colour: str) -> NDArray[np.float64]:
     return np.asarray([float(part) for part in colour[5:-1].split(",")])
 
 
+@cache
 def shades(colour: str) -> tuple[str, ...]:
     """The colour, then steps of it towards white: `SHADES` in all."""
     base, white = rgb(colour), np.full(3, 255.0)

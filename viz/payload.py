@@ -17,10 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pipesim.idle import CAUSES
+from pipesim.idle import IdleSpans
 from pipesim.ir.action import Kind
 from pipesim.timeline import Timeline
-from pipesim.viz.bars import IdleBars
 
 Ints = NDArray[np.integer]
 Floats = NDArray[np.float64]
@@ -38,7 +37,7 @@ class _Order:
     place: Ints
 
 
-def packed(timeline: Timeline, idle: IdleBars, critical: Sequence[int]) -> dict[str, Any]:
+def packed(timeline: Timeline, idle: IdleSpans, critical: Sequence[int]) -> dict[str, Any]:
     """The timeline as JSON values: counts, and all columns in one base64 text."""
     columns = _int_columns(timeline)
     order = _order(columns["kind"], columns["lane"])
@@ -46,7 +45,7 @@ def packed(timeline: Timeline, idle: IdleBars, critical: Sequence[int]) -> dict[
     box = _box_before(timeline, idle)
     columns |= {
         "idle_rank": idle.rank,
-        "idle_cause": np.asarray([CAUSES.index(cause) for cause in idle.cause], np.int64),
+        "idle_cause": idle.cause,
         "idle_box": box,
         "critical": np.asarray(critical, np.int64),
     }
@@ -170,13 +169,13 @@ def _times(start_bits: NDArray[np.uint64], end_bits: NDArray[np.uint64], columns
     return start, end
 
 
-def _box_before(timeline: Timeline, idle: IdleBars) -> Ints:
+def _box_before(timeline: Timeline, idle: IdleSpans) -> Ints:
     """How many boxes of its rank have ended when an idle span begins."""
     box = np.zeros(len(idle.rank), np.int64)
     for rank in range(timeline.ranks):
         mine = idle.rank == rank
         ends = np.sort(timeline.end[_rank_boxes(timeline, rank)])
-        box[mine] = np.searchsorted(ends, idle.start[mine], side="right")
+        box[mine] = np.searchsorted(ends, idle.begin[mine], side="right")
     return box
 
 
@@ -186,7 +185,7 @@ def _rank_boxes(timeline: Timeline, rank: int) -> Ints:
     return boxes[low:high]
 
 
-def _idle_bits(timeline: Timeline, idle: IdleBars, box: Ints) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+def _idle_bits(timeline: Timeline, idle: IdleSpans, box: Ints) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
     """Begin and end of idle spans, each XORed with the end of the box before and the start of the one after."""
     begin, finish = np.zeros(len(box)), np.full(len(box), timeline.step_time_s)
     for rank in range(timeline.ranks):
@@ -198,7 +197,7 @@ def _idle_bits(timeline: Timeline, idle: IdleBars, box: Ints) -> tuple[NDArray[n
     follows = np.zeros(len(box), np.bool_)
     follows[1:] = (box[1:] == box[:-1]) & (idle.rank[1:] == idle.rank[:-1])
     begin[follows] = idle.end[:-1][follows[1:]]
-    return _bits(idle.start) ^ _bits(begin), _bits(idle.end) ^ _bits(finish)
+    return _bits(idle.begin) ^ _bits(begin), _bits(idle.end) ^ _bits(finish)
 
 
 def _idle_times(

@@ -32,17 +32,17 @@ def raster(drawn: Drawn) -> str:
     shade = np.where(ops.kind <= Kind.W, by_chunk[chunk[ops.stage]], 0)[bars.op]
     colour = ops.kind[bars.op].astype(np.int64) * 100 + shade
     edges = np.linspace(0.0, timeline.step_time_s or 1.0, WIDTH + 1)
-    image = np.zeros((timeline.ranks, _ROW, WIDTH, 4), np.float64)
+    lines = np.zeros((timeline.ranks, WIDTH, 4))
     low, high = (round((float(edge) + 0.5) * _ROW) for edge in (bars.low.min(), bars.high.max()))
-    for rank in range(timeline.ranks):
-        line = np.zeros((WIDTH, 4))
+    for rank, line in enumerate(lines):
         mine = drawn.idle.rank == rank
-        for cause in CAUSES:
-            one = mine & np.fromiter((c == cause for c in drawn.idle.cause), bool, len(mine))
-            _mix(line, edges, drawn.idle.start[one], drawn.idle.end[one], rgba(CAUSE_COLOURS[cause]))
+        for code, cause in enumerate(CAUSES):
+            one = mine & (drawn.idle.cause == code)
+            _mix(line, edges, drawn.idle.begin[one], drawn.idle.end[one], rgba(CAUSE_COLOURS[cause]))
         _mix_boxes(line, edges, bars.take(bars.rank == rank), colour[bars.rank == rank])
-        image[rank, low:high] = line
-    return _png(_bytes(image.reshape(-1, WIDTH, 4)))
+    image = np.zeros((timeline.ranks, _ROW, WIDTH, 4), np.uint8)
+    image[:, low:high] = _bytes(lines)[:, None]
+    return _png(image.reshape(-1, WIDTH, 4))
 
 
 def _mix_boxes(line: Floats, edges: Floats, bars: Bars, colour: NDArray[np.integer]) -> None:

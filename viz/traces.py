@@ -57,7 +57,7 @@ def legend_traces(drawn: Drawn, axes: Axes) -> list[Trace]:
 
 def legend(drawn: Drawn) -> list[tuple[str, str, str]]:
     """Name, group and colour of everything that occurs."""
-    timeline, cause = drawn.timeline, set(drawn.idle.cause)
+    timeline, causes = drawn.timeline, set(drawn.idle.cause.tolist())
     ops = timeline.program.ops
     kinds = set(np.unique(ops.kind).tolist())
     beside = transfer_bars(timeline)
@@ -65,7 +65,9 @@ def legend(drawn: Drawn) -> list[tuple[str, str, str]]:
     found = [(KIND_WORDS[kind], "compute", colour) for kind, colour in KIND_COLOURS.items() if kind in kinds]
     found += [(FLOW_WORDS[flow], "transfers", colour) for flow, colour in FLOW_COLOURS.items() if flow in flows]
     found.append(("critical path", "critical", THEMES["light"].critical))
-    return found + [(CAUSE_WORDS[one], "idle", CAUSE_COLOURS[one]) for one in CAUSES if one in cause]
+    return found + [
+        (CAUSE_WORDS[cause], "idle", CAUSE_COLOURS[cause]) for code, cause in enumerate(CAUSES) if code in causes
+    ]
 
 
 def _bar(name: str, group: str, bars: Bars, colour: Any, text: list[str]) -> Trace:
@@ -151,15 +153,15 @@ def _transfers(timeline: Timeline) -> list[Trace]:
 
 
 def _idle(drawn: Drawn) -> list[Trace]:
-    idle = drawn.idle
-    text, cause = idle_texts(idle), np.asarray(idle.cause, object)
+    idle, text = drawn.idle, idle_texts(drawn.idle)
     found = []
-    for one in CAUSES:
-        mine = np.flatnonzero(cause == one)
+    for code, cause in enumerate(CAUSES):
+        mine = np.flatnonzero(idle.cause == code)
         if len(mine):
-            low, high = (np.full(len(mine), edge) for edge in (idle.low, idle.high))
-            bars = Bars(np.full(len(mine), -1), idle.rank[mine], idle.start[mine], idle.end[mine], low, high)
-            found.append(_bar(CAUSE_WORDS[one], "idle", bars, CAUSE_COLOURS[one], [text[at] for at in mine.tolist()]))
+            low, high = (np.full(len(mine), edge) for edge in compute_extent(drawn.timeline))
+            bars = Bars(np.full(len(mine), -1), idle.rank[mine], idle.begin[mine], idle.end[mine], low, high)
+            shown = [text[at] for at in mine.tolist()]
+            found.append(_bar(CAUSE_WORDS[cause], "idle", bars, CAUSE_COLOURS[cause], shown))
     return found
 
 
