@@ -142,9 +142,9 @@ class Runner:
     def _transfer(self, task: Transfers) -> None:
         self.transport.start(task.receives, [(message, self._out.pop(message.op)) for message in task.sends])
         if task.wait:
-            self.transport.let_go(task.sends)
-            for message in task.receives:
+            for message in task.receives:  # before the sends: a first message is received when it is taken
                 self._mail[self._address(message)] = self.transport.take(message)
+            self.transport.let_go(task.sends)
 
     def _address(self, message: Message) -> tuple[Flow, int, int, int]:
         return (message.flow, message.next_stage, message.microbatch, message.slice)
