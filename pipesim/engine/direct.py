@@ -71,7 +71,7 @@ def step(schedule: Schedule, costs: Costs, *, reduce: bool = False, clip: bool =
         program = lower(schedule)
         require_progress(lanes(program), program)  # says who waits for whom
     alone = np.where(schedule.atoms.fused, 0.0, seconds)
-    busy: Floats = np.bincount(schedule.rank, weights=alone, minlength=schedule.ranks)
+    busy = np.bincount(schedule.rank, weights=alone, minlength=schedule.ranks).astype(np.float64)
     whole = _whole(schedule, costs, tail(schedule, reduce=reduce, clip=clip), end, clock)
     return Step(float(clock.max()), max(float(clock.max()), whole), busy, first, clock)
 
