@@ -17,9 +17,10 @@ _LOAD, _ACTION, _EVICT = range(3)  # order around one group of actions
 def with_offload(schedule: Schedule, *, share: float = 1.0, ahead: int = 1) -> Schedule:
     """The same order with activations moved to the host after their forward and back before their backward.
 
-    Those that wait longest go first, as each saves most memory for the same transfer (section 3.2 of the
-    paper); one whose backward comes too soon to be worth a round trip stays. A load is started `ahead`
-    actions before its backward, so that it runs beside them. The transfers have lanes of their own.
+    Stages whose activations wait longest go first, as each saves most memory for the same transfer (the
+    selective offload of the paper); one whose backward comes too soon to be worth a round trip stays. A
+    load is started `ahead` actions before its backward, so that it runs beside them. The transfers have
+    lanes of their own.
     share: part of each rank's activations to move, at most.
     Raises Unsuitable.
     """
@@ -59,19 +60,17 @@ def _waits(schedule: Schedule) -> _Waits:
 
 
 def _longest(schedule: Schedule, waits: _Waits, rank: int, share: float, ahead: int) -> Ints:
-    """Which activations of a rank to move: those that wait longest; of equal ones, evenly spread over time."""
+    """Which activations of a rank to move: stage by stage, those that wait longest first, evenly over time."""
     mine = np.flatnonzero(schedule.rank[waits.forward] == rank)
-    wait = (waits.ends - waits.starts)[mine]
-    count = round(share * len(mine))
-    chosen: list[Ints] = []
-    for length in np.unique(wait)[::-1]:
-        alike = mine[wait == length]
-        if length < ahead + 2 or not count:  # at least one action must run while it is away
-            break
-        taken = alike[np.arange(min(count, len(alike))) * len(alike) // min(count, len(alike))]
-        chosen.append(taken)
-        count -= len(taken)
-    return np.sort(np.concatenate(chosen)) if chosen else np.zeros(0, np.int64)
+    wait, stage = (waits.ends - waits.starts)[mine], schedule.atoms.stage[waits.forward[mine]]
+    left = round(share * len(mine))
+    chosen = [np.zeros(0, np.int64)]
+    for which in sorted(np.unique(stage), key=lambda one: -np.median(wait[stage == one])):
+        worth = mine[(stage == which) & (wait >= ahead + 2)]  # at least one action runs while it is away
+        count = min(left, len(worth))
+        chosen.append(worth[(2 * np.arange(count) + 1) * len(worth) // (2 * max(count, 1))])
+        left -= count
+    return np.sort(np.concatenate(chosen))
 
 
 def _moved(schedule: Schedule, waits: _Waits, chosen: Ints, ahead: int) -> Schedule:

@@ -128,7 +128,7 @@ class _Fields:
 
     def orders(self) -> list[list[str]]:
         value = self.document.get("orders")
-        if not isinstance(value, list) or not all(isinstance(order, list) for order in value):
+        if not isinstance(value, list) or not value or not all(isinstance(order, list) for order in value):
             raise self.wrong("orders", "a list of actions for each rank")
         for rank, order in enumerate(value):
             odd = [repr(action) for action in order if not isinstance(action, str)]

@@ -43,8 +43,7 @@ def loads(text: str, source: str = "schedule") -> Schedule:
     orders = [line.split("#")[0].split() for line in lines if line and not line.startswith("#")]
     rows = []
     for rank, order in enumerate(orders):
-        staged = [f"{rank}{word}" if _WITHOUT_STAGE.match(word) else word for word in order]
-        rows.append(Atoms.of_groups(parse_row(staged, source, rank)))
+        rows.append(Atoms.of_groups(parse_row([_staged(word, rank) for word in order], source, rank)))
     numbers = {key: _number(source, key, said[key]) for key in _NUMBERS if key in said}
     slicing = said.get("slicing", "causal")
     if slicing not in ("causal", "autoregressive"):
@@ -53,6 +52,10 @@ def loads(text: str, source: str = "schedule") -> Schedule:
         source, said.get("name", "schedule")[:200], rows, placement=_placement(source, said.get("placement")),
         slicing=slicing, refuge=_refuge(source, said.get("refuge", ""), len(rows)), **numbers,
     )
+
+
+def _staged(word: str, rank: int) -> str:
+    return "&".join(f"{rank}{part}" if _WITHOUT_STAGE.match(part) else part for part in word.split("&"))
 
 
 def _number(source: str, key: str, text: str) -> int:
