@@ -45,6 +45,8 @@ def _require_even_split(ranks: int, pipes: int) -> None:
     works = [count for count in range(2, ranks + 1, 2) if ranks % count == 0]
     if pipes not in works:
         raise Unsuitable(
-            "chimera", f"{pipes} pipes on {ranks} ranks", "half of the pipes must divide half of the ranks",
+            "chimera",
+            f"{pipes} pipes on {ranks} ranks",
+            "half of the pipes must divide half of the ranks",
             " or ".join(map(str, sorted(works, key=lambda count: abs(count - pipes))[:3])),
         )

@@ -43,9 +43,7 @@ def dualpipe_v(*, ranks: int, microbatches: int) -> Schedule:
     """
     require_counts("dualpipe-v", ranks=ranks, microbatches=microbatches)
     _require_enough("dualpipe-v", ranks, microbatches, even=False)
-    rows = [
-        _row(ranks, rank, microbatches, (_Way(rank, 0), _Way(2 * ranks - 1 - rank, 0))) for rank in range(ranks)
-    ]
+    rows = [_row(ranks, rank, microbatches, (_Way(rank, 0), _Way(2 * ranks - 1 - rank, 0))) for rank in range(ranks)]
     return Schedule.of_rows("dualpipe-v", vee(ranks), microbatches, rows)
 
 

@@ -21,7 +21,5 @@ def gems(*, ranks: int, microbatches: int) -> Schedule:
     microbatch = np.repeat(np.arange(microbatches), 2)
     kind = np.tile([Kind.F, Kind.B], microbatches)
     up = microbatch % 2
-    rows = [
-        Atoms.of(kind, np.where(up, 2 * ranks - 1 - rank, rank), microbatch) for rank in range(ranks)
-    ]
+    rows = [Atoms.of(kind, np.where(up, 2 * ranks - 1 - rank, rank), microbatch) for rank in range(ranks)]
     return Schedule.of_rows("gems", bidirectional(ranks), microbatches, rows)

@@ -33,6 +33,4 @@ def decode(*, ranks: int, microbatches: int, slices: int = 16) -> Schedule:
     require_counts("decode", ranks=ranks, microbatches=microbatches, slices=slices)
     token, group = np.divmod(np.arange(microbatches * slices), microbatches)
     rows = [Atoms.of(np.full(len(group), Kind.F), rank, group, token) for rank in range(ranks)]
-    return Schedule.of_rows(
-        "decode", linear(ranks), microbatches, rows, slices=slices, slicing="autoregressive"
-    )
+    return Schedule.of_rows("decode", linear(ranks), microbatches, rows, slices=slices, slicing="autoregressive")

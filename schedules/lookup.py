@@ -81,7 +81,8 @@ def build(name: str, *, ranks: int | None = None, microbatches: int | None = Non
     name: a family, a plug-in, `my_module.py:build`, `package.module:build`, or a file of orders.
     ranks, microbatches: needed except for a file, where they must be the file's if given.
     options: the family's own, such as `virtual=2`.
-    Raises UnknownSchedule, MissingCount, UnknownOption, Unsuitable, BrokenBuilder, BrokenSchedule, Deadlock, CannotRead.
+    Raises UnknownSchedule, MissingCount, UnknownOption, Unsuitable, BrokenBuilder, BrokenSchedule, Deadlock,
+    CannotRead.
     """
     if is_file(name):
         return _from_file(name, ranks, microbatches, options)
@@ -204,14 +205,13 @@ def _call(family: Family, **numbers: Any) -> Schedule:
     return made
 
 
-def _from_file(
-    path: str, ranks: int | None, microbatches: int | None, options: dict[str, Any]
-) -> Schedule:
+def _from_file(path: str, ranks: int | None, microbatches: int | None, options: dict[str, Any]) -> Schedule:
     if options:
         raise UnknownOption(path, next(iter(options)), ())
     schedule = read_schedule(path)
     for word, wanted, there in (
-        ("ranks", ranks, schedule.ranks), ("microbatches", microbatches, schedule.microbatches)
+        ("ranks", ranks, schedule.ranks),
+        ("microbatches", microbatches, schedule.microbatches),
     ):
         if wanted is not None and wanted != there:
             raise Unsuitable(path, f"{wanted} {word}", "a file has what it has", f"{there} {word}, or leave it out")

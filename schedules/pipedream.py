@@ -34,15 +34,18 @@ def pipedream_2bw(*, ranks: int, microbatches: int, update_every: int | None = N
     require_counts("pipedream-2bw", ranks=ranks, microbatches=microbatches, update_every=batch)
     if batch < ranks:
         raise Unsuitable(
-            "pipedream-2bw", f"a step every {batch} microbatches on {ranks} ranks",
+            "pipedream-2bw",
+            f"a step every {batch} microbatches on {ranks} ranks",
             "with fewer microbatches a step than ranks, more than two weight versions are in flight",
             f"update_every {ranks} or more",
         )
     if microbatches % batch:
         nearest = [count for count in (microbatches // batch * batch, (microbatches // batch + 1) * batch) if count]
         raise Unsuitable(
-            "pipedream-2bw", f"{microbatches} microbatches with a step every {batch}",
-            "the last gradients would never be applied", f"{' or '.join(map(str, nearest))} microbatches",
+            "pipedream-2bw",
+            f"{microbatches} microbatches with a step every {batch}",
+            "the last gradients would never be applied",
+            f"{' or '.join(map(str, nearest))} microbatches",
         )
     schedule = one_f_one_b(ranks=ranks, microbatches=microbatches)
     return replace(schedule, name="pipedream-2bw", update_every=batch)

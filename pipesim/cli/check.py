@@ -70,8 +70,15 @@ def check(
         raise UnknownComm(comm)
     try:
         made = schedule_from_options(
-            name, ranks=ranks, microbatches=microbatches, virtual=virtual, group=group, slices=slices,
-            memory_limit=memory_limit, offload=offload, option=option,
+            name,
+            ranks=ranks,
+            microbatches=microbatches,
+            virtual=virtual,
+            group=group,
+            slices=slices,
+            memory_limit=memory_limit,
+            offload=offload,
+            option=option,
         )
         check_schedule(made, max_activations=max_activations)
         program = read_program(name, comm=lanes) if is_file(name) else None
@@ -102,10 +109,12 @@ def _report(name: str, faults: list[str], as_json: bool) -> int:
 def _praise(made: Schedule, comm: Comm, *, own_transfers: bool) -> str:
     peaks = peak_activations(made)
     transfers = "its own transfers" if own_transfers else "transfers"
-    return "\n".join([
-        f"{made.name}: {made.ranks} ranks, {made.placement.stages} stages ({made.placement.kind()}), "
-        f"{made.microbatches} microbatches, {len(made)} actions",
-        "complete, correctly placed, every action's needs are met",
-        f"free of deadlock with {transfers} in {comm} lanes, every send waiting for its receive",
-        f"peak activations {peaks.max():g} microbatches (rank {int(peaks.argmax())})",
-    ])
+    return "\n".join(
+        [
+            f"{made.name}: {made.ranks} ranks, {made.placement.stages} stages ({made.placement.kind()}), "
+            f"{made.microbatches} microbatches, {len(made)} actions",
+            "complete, correctly placed, every action's needs are met",
+            f"free of deadlock with {transfers} in {comm} lanes, every send waiting for its receive",
+            f"peak activations {peaks.max():g} microbatches (rank {int(peaks.argmax())})",
+        ]
+    )

@@ -59,8 +59,10 @@ def unit_run(schedule: Schedule) -> Timeline:
 def _lines(cells: list[list[str]]) -> str:
     width = max((len(text) for row in cells for text in row), default=1)
     label = len(str(len(cells) - 1))
-    head = " " * label + " " + " ".join(
-        f"{time if time % 5 == 0 else '':<{width}}" for time in range(len(cells[0]) if cells else 0)
+    head = (
+        " " * label
+        + " "
+        + " ".join(f"{time if time % 5 == 0 else '':<{width}}" for time in range(len(cells[0]) if cells else 0))
     )
     rows = [f"{rank:>{label}} " + " ".join(f"{text:<{width}}" for text in row) for rank, row in enumerate(cells)]
     return "\n".join(line.rstrip() for line in [head, *rows])

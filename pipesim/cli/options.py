@@ -43,9 +43,18 @@ class BadOption(PipesimError):
 
 
 def schedule_from_options(
-    name: str, *, ranks: int | None, microbatches: int | None, virtual: int | None = None, group: int | None = None,
-    slices: int | None = None, memory_limit: float | None = None, offload: float | None = None,
-    option: Sequence[str] | None = None, offered: Mapping[str, Any] | None = None, lenient: bool = False,
+    name: str,
+    *,
+    ranks: int | None,
+    microbatches: int | None,
+    virtual: int | None = None,
+    group: int | None = None,
+    slices: int | None = None,
+    memory_limit: float | None = None,
+    offload: float | None = None,
+    option: Sequence[str] | None = None,
+    offered: Mapping[str, Any] | None = None,
+    lenient: bool = False,
 ) -> Schedule:
     """The schedule that a command line asks for.
 

@@ -51,8 +51,15 @@ def schedule(
     if show_grid and as_json:
         raise TwoShapes
     made = schedule_from_options(
-        name, ranks=ranks, microbatches=microbatches, virtual=virtual, group=group, slices=slices,
-        memory_limit=memory_limit, offload=offload, option=option,
+        name,
+        ranks=ranks,
+        microbatches=microbatches,
+        virtual=virtual,
+        group=group,
+        slices=slices,
+        memory_limit=memory_limit,
+        offload=offload,
+        option=option,
     )
     if out is not None:
         write_schedule(made, out, transfers=transfers)

@@ -66,8 +66,10 @@ def _ends(schedule: Schedule, ops: Atoms, flow: Ints, rank: Ints, action_at: Int
         faults += _misplaced(ops, flow, rank, (giver, send, recv, taker))
         if send is not None and recv is not None:
             rows.append((giver, send, recv, taker))
-    faults += [f"{_words(ops, op, flow)} on rank {rank[op]} carries what nobody needs there"
-               for op in (*sends.values(), *recvs.values())]
+    faults += [
+        f"{_words(ops, op, flow)} on rank {rank[op]} carries what nobody needs there"
+        for op in (*sends.values(), *recvs.values())
+    ]
     columns = np.array(rows, np.int64).reshape(-1, 4).T
     return _Ends(columns[0], columns[1], columns[2], columns[3], tuple(faults))
 
@@ -91,9 +93,7 @@ def _find(ops: Atoms, flow: Ints, rank: Ints, kind: Kind) -> tuple[dict[_Key, in
     return found, again
 
 
-def _misplaced(
-    ops: Atoms, flow: Ints, rank: Ints, ends: tuple[int, int | None, int | None, int]
-) -> Iterator[str]:
+def _misplaced(ops: Atoms, flow: Ints, rank: Ints, ends: tuple[int, int | None, int | None, int]) -> Iterator[str]:
     giver, send, recv, taker = ends
     made, used = ops.action(giver), ops.action(taker)
     if send is None:
@@ -118,8 +118,10 @@ def _tail(ops: Atoms, rank: Ints) -> list[tuple[Ints, Ints]]:
     gives = (ops.kind == Kind.B) | (ops.kind == Kind.W)
     for op in np.flatnonzero((ops.kind == Kind.REDUCE) | (ops.kind == Kind.STEP)).tolist():
         mine = rank == rank[op]
-        waits = gives & mine & (ops.stage == ops.stage[op]) if ops.kind[op] == Kind.REDUCE else mine & (
-            gives | (ops.kind == Kind.REDUCE)
+        waits = (
+            gives & mine & (ops.stage == ops.stage[op])
+            if ops.kind[op] == Kind.REDUCE
+            else mine & (gives | (ops.kind == Kind.REDUCE))
         )
         pairs += [(other, op) for other in np.flatnonzero(waits).tolist()]
     columns = np.array(pairs, np.int64).reshape(-1, 2).T

@@ -30,29 +30,41 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
 
 
 def test_orders_as_text(run: Run) -> None:
-    assert run("schedule 1f1b -p 3 -m 4") == (0, dedent("""\
+    assert run("schedule 1f1b -p 3 -m 4") == (
+        0,
+        dedent("""\
         F0 F1 F2 B0 F3 B1 B2 B3
         F0 F1 B0 F2 B1 F3 B2 B3
         F0 B0 F1 B1 F2 B2 F3 B3
-        """), "")
+        """),
+        "",
+    )
 
 
 def test_the_grid_that_papers_draw(run: Run) -> None:
     """Figure 4 of arXiv 2104.04473, for three ranks: a backward takes two units."""
-    assert run("schedule 1f1b -p 3 -m 4 --grid") == (0, dedent("""\
+    assert run("schedule 1f1b -p 3 -m 4 --grid") == (
+        0,
+        dedent("""\
           0              5              10             15
         0 F0 F1 F2 .  .  .  .  B0 -  F3 B1 -  .  B2 -  .  B3 -
         1 .  F0 F1 .  .  B0 -  F2 B1 -  F3 B2 -  .  B3 -  .  .
         2 .  .  F0 B0 -  F1 B1 -  F2 B2 -  F3 B3 -  .  .  .  .
-        """), "")
+        """),
+        "",
+    )
 
 
 def test_a_grid_of_pairs_and_two_directions(run: Run) -> None:
-    assert run("schedule dualpipe -p 2 -m 4 --grid") == (0, dedent("""\
+    assert run("schedule dualpipe -p 2 -m 4 --grid") == (
+        0,
+        dedent("""\
           0                        5                        10
         0 0F0  3F2  0F1  3B2  -    3F3  &0B0 -    3B3  -    0I1  0W1
         1 2F2  1F0  2F3  1B0  -    1F1  &2B2 -    1B1  -    2I3  2W3
-        """), "")
+        """),
+        "",
+    )
 
 
 def test_the_json_is_the_file_format(run: Run) -> None:
@@ -61,7 +73,11 @@ def test_the_json_is_the_file_format(run: Run) -> None:
     schedule = build("dualpipe-v", ranks=2, microbatches=4)
     assert status == 0
     assert {key: found[key] for key in ("name", "ranks", "microbatches", "placement", "orders")} == {
-        "name": "dualpipe-v", "ranks": 2, "microbatches": 4, "placement": [0, 1, 1, 0], "orders": schedule.orders,
+        "name": "dualpipe-v",
+        "ranks": 2,
+        "microbatches": 4,
+        "placement": [0, 1, 1, 0],
+        "orders": schedule.orders,
     }
     assert "0F3&3B1" in found["orders"][0]
 
@@ -86,9 +102,7 @@ def test_transfers_of_a_file_are_checked_as_they_stand(run: Run, tmp_path: Path)
     path.write_text(text.replace("1RECV_F0,1F0,1RECV_F1", "1RECV_F1,1RECV_F0,1F0"))
     assert path.read_text() != text
     status, _, err = run(f"check {path}")
-    assert (status, err) == (
-        2, f"{path}: rank 0 sends 0SEND_F0 before 0SEND_F1, but rank 1 receives 1RECV_F1 first\n"
-    )
+    assert (status, err) == (2, f"{path}: rank 0 sends 0SEND_F0 before 0SEND_F1, but rank 1 receives 1RECV_F1 first\n")
 
 
 def test_a_broken_file_lists_its_faults(run: Run, tmp_path: Path) -> None:
@@ -121,12 +135,16 @@ def test_a_memory_limit(run: Run) -> None:
 
 
 def test_a_check_says_what_it_found(run: Run) -> None:
-    assert run("check gems -p 4 -m 3 --comm blocking") == (0, dedent("""\
+    assert run("check gems -p 4 -m 3 --comm blocking") == (
+        0,
+        dedent("""\
         gems: 4 ranks, 8 stages (bidirectional), 3 microbatches, 24 actions
         complete, correctly placed, every action's needs are met
         free of deadlock with transfers in blocking lanes, every send waiting for its receive
         peak activations 1 microbatches (rank 0)
-        """), "")
+        """),
+        "",
+    )
     assert json.loads(run("check gems -p 4 -m 3 --json")[1]) == {"name": "gems", "ok": True, "faults": []}
 
 

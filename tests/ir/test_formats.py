@@ -30,8 +30,17 @@ from pipesim.schedules.lookup import build
 from pipesim.schedules.offload import with_offload
 
 _SMALL = {
-    "gpipe": {}, "1f1b": {}, "interleaved": {"virtual": 2}, "chimera": {}, "dualpipe": {}, "dualpipe-v": {},
-    "seq1f1b": {"slices": 3}, "decode": {"slices": 3}, "bpipe": {}, "pipedream": {}, "forward-only": {},
+    "gpipe": {},
+    "1f1b": {},
+    "interleaved": {"virtual": 2},
+    "chimera": {},
+    "dualpipe": {},
+    "dualpipe-v": {},
+    "seq1f1b": {"slices": 3},
+    "decode": {"slices": 3},
+    "bpipe": {},
+    "pipedream": {},
+    "forward-only": {},
 }
 
 
@@ -182,7 +191,7 @@ def test_damaged_files_are_refused_or_checked_never_a_crash(name: str, data: st.
     text = write(schedule)
     start = data.draw(st.integers(0, len(text)))
     end = data.draw(st.integers(start, min(len(text), start + 40)))
-    damaged = text[:start] + data.draw(st.text("0189FBIW{}[]();&.,\"# \nxé", max_size=4)) + text[end:]
+    damaged = text[:start] + data.draw(st.text('0189FBIW{}[]();&.,"# \nxé', max_size=4)) + text[end:]
     if data.draw(st.booleans()):
         damaged = damaged[: data.draw(st.integers(0, len(damaged)))]
     with suppress(PipesimError):
@@ -192,7 +201,9 @@ def test_damaged_files_are_refused_or_checked_never_a_crash(name: str, data: st.
 @pytest.mark.parametrize(
     ("name", "what"),
     [
-        ("dualpipe", "two replicas of a stage"), ("seq1f1b", "sequence slices"), ("bpipe", "activation moves"),
+        ("dualpipe", "two replicas of a stage"),
+        ("seq1f1b", "sequence slices"),
+        ("bpipe", "activation moves"),
         ("pipedream", "optimizer steps between microbatches"),
     ],
 )

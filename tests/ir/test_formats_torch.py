@@ -94,7 +94,12 @@ def test_torchs_own_dry_run_comes_to_the_end_of_our_transfers(name: str, tmp_pat
 
 
 _TORCHS = {
-    "GPipe": 1, "Interleaved1F1B": 2, "LoopedBFS": 2, "InterleavedZeroBubble": 2, "ZBVZeroBubble": 2, "DualPipeV": 2,
+    "GPipe": 1,
+    "Interleaved1F1B": 2,
+    "LoopedBFS": 2,
+    "InterleavedZeroBubble": 2,
+    "ZBVZeroBubble": 2,
+    "DualPipeV": 2,
 }
 
 
@@ -130,8 +135,9 @@ def test_torchs_own_transfers_pass_the_checker_in_all_lanes(name: str, tmp_path:
         check_program(program)
 
 
-@pytest.mark.parametrize(("ours", "torchs"), [("gpipe", "GPipe"), ("interleaved", "Interleaved1F1B"),
-                                              ("dualpipe-v", "DualPipeV")])
+@pytest.mark.parametrize(
+    ("ours", "torchs"), [("gpipe", "GPipe"), ("interleaved", "Interleaved1F1B"), ("dualpipe-v", "DualPipeV")]
+)
 def test_both_write_the_same_file(ours: str, torchs: str, tmp_path: Path) -> None:
     _dump(torchs, _TORCHS[torchs], tmp_path / "torch.csv", "compute_only")
     write_schedule(_OURS[ours](ranks=4, microbatches=8), tmp_path / "ours.csv")
@@ -160,9 +166,7 @@ def _train_once(rank: int, folder: str, form: str, schedule: Schedule) -> None:
 
     modules = _modules(schedule.placement.stages)
     held = schedule.placement.stages_of(rank)
-    stages = [
-        PipelineStage(modules[stage], stage, schedule.placement.stages, torch.device("cpu")) for stage in held
-    ]
+    stages = [PipelineStage(modules[stage], stage, schedule.placement.stages, torch.device("cpu")) for stage in held]
     runtime = pipelining._PipelineScheduleRuntime(stages, schedule.microbatches, loss_fn=_loss, scale_grads=False)
     runtime._load_csv(f"{folder}/{form}.csv", format=form)
     inputs, targets = _batch(schedule.microbatches)

@@ -47,9 +47,7 @@ def test_two_sides_of_a_channel_that_disagree() -> None:
     rows = (_ROWS[0], "1RECV_F1,1RECV_F0,1F0,1B0,1SEND_B0,1F1,1B1,1SEND_B1")
     with pytest.raises(BrokenSchedule) as caught:
         check_program(_load(*rows))
-    assert caught.value.faults == (
-        "rank 0 sends 0SEND_F0 before 0SEND_F1, but rank 1 receives 1RECV_F1 first",
-    )
+    assert caught.value.faults == ("rank 0 sends 0SEND_F0 before 0SEND_F1, but rank 1 receives 1RECV_F1 first",)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +102,16 @@ def test_a_lowered_program_comes_back_as_it_was(lowered: Callable[..., Program])
 @pytest.mark.parametrize("comm", COMM_POLICIES)
 def test_one_global_order_of_transfers_never_deadlocks(name: str, comm: str) -> None:
     program = lower_in_one_order(build(name, ranks=4, microbatches=8))
-    check_program(Program(
-        program.schedule, program.ops, program.offsets, program.flow, program.peer, program.match, program.need,
-        program.need_offsets, comm,  # type: ignore[arg-type]  # one of the policies
-    ))
+    check_program(
+        Program(
+            program.schedule,
+            program.ops,
+            program.offsets,
+            program.flow,
+            program.peer,
+            program.match,
+            program.need,
+            program.need_offsets,
+            comm,  # type: ignore[arg-type]  # one of the policies
+        )
+    )

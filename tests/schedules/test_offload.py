@@ -26,9 +26,7 @@ def test_offload_in_a_picture() -> None:
 
 def test_half_of_1f1b_evenly_over_time() -> None:
     moved = with_offload(one_f_one_b(ranks=4, microbatches=8), share=0.5)
-    assert str(moved).splitlines()[0] == (
-        "F0 F1 X1 F2 F3 X3 B0 L1 F4 B1 F5 X5 B2 L3 F6 B3 F7 X7 L5 B4 B5 L7 B6 B7"
-    )
+    assert str(moved).splitlines()[0] == ("F0 F1 X1 F2 F3 X3 B0 L1 F4 B1 F5 X5 B2 L3 F6 B3 F7 X7 L5 B4 B5 L7 B6 B7")
 
 
 def test_the_last_rank_of_1f1b_has_nothing_to_gain() -> None:

@@ -37,9 +37,7 @@ def _run(schedule: Schedule, row: dict[str, Any]) -> Timeline:
 
 def _idle(run: Timeline) -> np.ndarray:
     boxes = run.boxes
-    busy = np.bincount(
-        run.program.rank[boxes], weights=(run.end - run.start)[boxes], minlength=run.ranks
-    )
+    busy = np.bincount(run.program.rank[boxes], weights=(run.end - run.start)[boxes], minlength=run.ranks)
     return run.makespan_s - busy
 
 

@@ -65,8 +65,14 @@ def _cases(draw: st.DrawFn, latency: bool = False) -> _Made:
     ranks, microbatches, options = draw(_sizes(family))
     times = st.sampled_from([0.5, 1.0, 1.25, 2.0, 3.0])
     setting = Setting(
-        ranks, microbatches, v=options.get("virtual", 1), s=options.get("slices", 1),
-        n=options.get("update_every", ranks), F=draw(times), I=draw(times), W=draw(times),
+        ranks,
+        microbatches,
+        v=options.get("virtual", 1),
+        s=options.get("slices", 1),
+        n=options.get("update_every", ranks),
+        F=draw(times),
+        I=draw(times),
+        W=draw(times),
         C=draw(st.sampled_from([0.05, 0.3, 2.0])) if latency else 0.0,
     )
     return _Made(family, setting, family.build(ranks=ranks, microbatches=microbatches, **options))
@@ -131,7 +137,14 @@ def test_a_backward_runs_with_the_weights_of_its_forward() -> None:
     schedule = pipedream.build(ranks=2, microbatches=4)
     used = dict(zip(schedule.atoms.texts(), weights_used(schedule).tolist(), strict=True))
     assert {text: used[text] for text in ("0F0", "0F1", "0F2", "0F3", "0B2", "0B3", "1F3", "1B3")} == {
-        "0F0": 0, "0F1": 0, "0F2": 1, "0F3": 2, "0B2": 1, "0B3": 2, "1F3": 3, "1B3": 3,
+        "0F0": 0,
+        "0F1": 0,
+        "0F2": 1,
+        "0F3": 2,
+        "0B2": 1,
+        "0B3": 2,
+        "1F3": 3,
+        "1B3": 3,
     }
 
 

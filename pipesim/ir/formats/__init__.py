@@ -24,7 +24,13 @@ _READ = {".json": loads_json, ".csv": loads_csv, ".txt": loads_text}
 _WRITE = {".json": dumps_json, ".csv": dumps_csv, ".txt": dumps_text}
 
 __all__ = [
-    "MOST_BYTES", "SUFFIXES", "CannotExpress", "MalformedFile", "read_program", "read_schedule", "write_schedule",
+    "MOST_BYTES",
+    "SUFFIXES",
+    "CannotExpress",
+    "MalformedFile",
+    "read_program",
+    "read_schedule",
+    "write_schedule",
 ]
 
 

@@ -13,8 +13,20 @@ FORMAT = "pipesim-schedule"
 VERSION = 1
 
 _SLICINGS = ("causal", "autoregressive")
-_KNOWN = ("format", "version", "name", "ranks", "microbatches", "placement", "chains", "slices", "slicing",
-          "update_every", "refuge", "orders")
+_KNOWN = (
+    "format",
+    "version",
+    "name",
+    "ranks",
+    "microbatches",
+    "placement",
+    "chains",
+    "slices",
+    "slicing",
+    "update_every",
+    "refuge",
+    "orders",
+)
 
 
 def document(schedule: Schedule) -> dict[str, Any]:
@@ -60,9 +72,15 @@ def loads(text: str, source: str = "schedule") -> Schedule:
     rows = [Atoms.of_groups(parse_row(order, source, rank)) for rank, order in enumerate(orders)]
     placement = fields.whole_numbers("placement")
     return assemble(
-        source, fields.text("name", "schedule"), rows, placement=placement, chains=fields.count("chains", default=1),
-        microbatches=fields.count("microbatches"), slices=fields.count("slices", default=1),
-        slicing=fields.one_of("slicing", _SLICINGS), update_every=fields.optional_count("update_every"),
+        source,
+        fields.text("name", "schedule"),
+        rows,
+        placement=placement,
+        chains=fields.count("chains", default=1),
+        microbatches=fields.count("microbatches"),
+        slices=fields.count("slices", default=1),
+        slicing=fields.one_of("slicing", _SLICINGS),
+        update_every=fields.optional_count("update_every"),
         refuge=fields.refuge(len(orders)),
     )
 
@@ -133,7 +151,7 @@ class _Fields:
         for rank, order in enumerate(value):
             odd = [repr(action) for action in order if not isinstance(action, str)]
             if odd:
-                raise MalformedFile(self.source, f"rank {rank}", f"{odd[0]:.40} is not a text such as \"2F0\"")
+                raise MalformedFile(self.source, f"rank {rank}", f'{odd[0]:.40} is not a text such as "2F0"')
         return value
 
 

@@ -61,8 +61,15 @@ def infer_placement(rows: Sequence[Atoms]) -> tuple[int, ...]:
 
 
 def assemble(
-    source: str, name: str, rows: Sequence[Atoms], *, placement: tuple[int, ...] | None = None, chains: int = 1,
-    microbatches: int | None = None, slices: int | None = None, **more: Any,
+    source: str,
+    name: str,
+    rows: Sequence[Atoms],
+    *,
+    placement: tuple[int, ...] | None = None,
+    chains: int = 1,
+    microbatches: int | None = None,
+    slices: int | None = None,
+    **more: Any,
 ) -> Schedule:
     """A schedule whose numbers are possible; what is missing is found from the orders.
 
@@ -82,8 +89,9 @@ def assemble(
     needed = len(ranks_of_stages) // chains * counts["microbatches"] * counts["slices"]
     said = f"{counts['microbatches']} microbatches on {len(ranks_of_stages)} stages"
     _require_size(source, said, needed, rows)
-    return Schedule.of_rows(name, Placement(ranks_of_stages, chains), counts["microbatches"], rows,
-                            slices=counts["slices"], **more)
+    return Schedule.of_rows(
+        name, Placement(ranks_of_stages, chains), counts["microbatches"], rows, slices=counts["slices"], **more
+    )
 
 
 def _count(rows: Sequence[Atoms], column: str) -> int:

@@ -49,8 +49,13 @@ def loads(text: str, source: str = "schedule") -> Schedule:
     if slicing not in ("causal", "autoregressive"):
         raise MalformedFile(source, "slicing", f"expected causal or autoregressive, found {slicing!r:.40}")
     return assemble(
-        source, said.get("name", "schedule")[:200], rows, placement=_placement(source, said.get("placement")),
-        slicing=slicing, refuge=_refuge(source, said.get("refuge", ""), len(rows)), **numbers,
+        source,
+        said.get("name", "schedule")[:200],
+        rows,
+        placement=_placement(source, said.get("placement")),
+        slicing=slicing,
+        refuge=_refuge(source, said.get("refuge", ""), len(rows)),
+        **numbers,
     )
 
 

@@ -28,8 +28,10 @@ _PAIR = re.compile(r"\(([^();]*);([^();]*)\)OVERLAP_F_B")
 _SHARDING = ("UNSHARD", "RESHARD")  # when torch's FSDP gathers weights; a schedule here says nothing of it
 _ALONE = (*_SHARDING, "REDUCE_GRAD")  # words without a microbatch
 _KINDS: dict[str, tuple[Kind, Flow]] = {
-    "SEND_F": (Kind.SEND, Flow.ACTIVATION), "RECV_F": (Kind.RECV, Flow.ACTIVATION),
-    "SEND_B": (Kind.SEND, Flow.GRADIENT), "RECV_B": (Kind.RECV, Flow.GRADIENT),
+    "SEND_F": (Kind.SEND, Flow.ACTIVATION),
+    "RECV_F": (Kind.RECV, Flow.ACTIVATION),
+    "SEND_B": (Kind.SEND, Flow.GRADIENT),
+    "RECV_B": (Kind.RECV, Flow.GRADIENT),
     "REDUCE_GRAD": (Kind.REDUCE, Flow.LOCAL),
     **{kind.name: (kind, Flow.LOCAL) for kind in (Kind.F, Kind.B, Kind.I, Kind.W)},
 }
@@ -135,7 +137,8 @@ def _row(cells: Sequence[str], source: str, rank: int) -> list[_Op]:
                 ops += _ops(word)
             except ValueError:
                 raise MalformedFile(
-                    source, f"row {rank + 1}, cell {place + 1}",
+                    source,
+                    f"row {rank + 1}, cell {place + 1}",
                     f"{word!r:.40} is not one of torch's actions, such as 2F0, 2B0, 1SEND_F0 or (0F3;3B1)OVERLAP_F_B",
                 ) from None
     return ops
