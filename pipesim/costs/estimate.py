@@ -7,22 +7,23 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pipesim.costs.cluster import Cluster
-from pipesim.costs.compute import memory_seconds
 from pipesim.costs.costs import Costs, Floats, StageBytes, Work
 from pipesim.costs.flops import model_flops
 from pipesim.costs.frameworks import closest_framework
+from pipesim.costs.group_comm import Groups
 from pipesim.costs.groups import expert_groups, rank_groups
-from pipesim.costs.layer_times import COMMUNICATION, Groups, Part, stage_parts
+from pipesim.costs.habits import Habits, habits_of
+from pipesim.costs.layer_times import stage_parts
 from pipesim.costs.layout import Layout, SplitRule
-from pipesim.costs.memory import message_bytes, stage_memory, stage_parameters
+from pipesim.costs.memory import message_bytes, stage_memory
 from pipesim.costs.model import Model
-from pipesim.costs.pipeline_network import gradient_sync_seconds, pipeline_network
+from pipesim.costs.parts import COMMUNICATION, Part
+from pipesim.costs.pipeline_network import pipeline_network
+from pipesim.costs.sharded import optimizer_seconds, reduction_seconds
 from pipesim.costs.split import StageLayers, split_layers
 from pipesim.ir.action import Kind
 from pipesim.ir.needs import Flow
 from pipesim.ir.placement import Placement, linear
-
-_ADAM_BYTES = 30.0  # read weight, gradient and both moments, write weight and moments in fp32, weight in bf16
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,37 +34,55 @@ class Estimate:
     stages: tuple[StageLayers, ...]
     parts: tuple[tuple[Part, ...], ...]  # of each stage of the model
     layout: Layout
+    habits: Habits
     assumptions: tuple[str, ...]
 
 
 def estimate(
-    model: Model, cluster: Cluster, layout: Layout, placement: Placement, *, contention: bool = True
+    model: Model,
+    cluster: Cluster,
+    layout: Layout,
+    placement: Placement,
+    *,
+    contention: bool = True,
+    habits: Habits | None = None,
 ) -> Estimate:
     """Costs of running `placement` under `layout`; its virtual stages are taken from the placement.
 
-    contention: whether pipeline and gradient traffic share links. Raises BadLayout.
+    contention: whether pipeline and gradient traffic share links. habits: what is fused and overlapped, if not as
+    the layout's framework does it. Raises BadLayout.
     """
     layout = replace(layout, virtual=placement.length // placement.ranks or 1)
     layout.check_gpus(cluster.devices)
     layout.check_model(model)
+    habits = habits or habits_of(layout.framework)
     stages = split_layers(model, layout)
     devices = [int(rank) for rank in rank_groups(layout, "pp")[0]]
-    ranks = placement.ranks_of_stages[: placement.length]
+    placed = [devices[rank] for rank in placement.ranks_of_stages[: placement.length]]
+    groups = {device: _groups_of(layout, device) for device in devices}
     parts = tuple(
-        stage_parts(model, layout, cluster, cluster.gpu_of(devices[rank]), _groups_of(layout, devices[rank]), stage)
-        for rank, stage in zip(ranks, stages, strict=True)
+        stage_parts(model, layout, cluster, cluster.gpu_of(device), groups[device], stage, habits)
+        for device, stage in zip(placed, stages, strict=True)
     )
     seconds = _seconds(parts, stages)
     message = message_bytes(model, layout)
     network = pipeline_network(cluster, layout, devices, message, contention=contention)
+    reduce_s = [
+        reduction_seconds(model, layout, cluster, groups[device], stage, habits, float(backward))
+        for device, stage, backward in zip(placed, stages, seconds[Kind.B], strict=True)
+    ]
+    optimizer_s = [
+        optimizer_seconds(model, layout, cluster, cluster.gpu_of(device), groups[device], stage, habits, float(forward))
+        for device, stage, forward in zip(placed, stages, seconds[Kind.F], strict=True)
+    ]
     costs = Costs(
         placement.stages,
         {kind: _twice(values, placement) for kind, values in seconds.items()},
         tensor_comm_s={kind: _twice(values, placement) for kind, values in _communication(parts).items()},
         message_bytes={flow: np.full(placement.stages, message) for flow in (Flow.ACTIVATION, Flow.GRADIENT)},
         network=network,
-        reduce_s=_reduce(model, cluster, layout, stages, devices, placement),
-        optimizer_s=_optimizer(model, cluster, layout, stages, devices, placement),
+        reduce_s=_twice(np.array(reduce_s), placement),
+        optimizer_s=_twice(np.array(optimizer_s), placement),
         held=_held(model, layout, cluster, stages, devices, placement),
         work=Work(
             layout.tokens_per_step,
@@ -72,7 +91,7 @@ def estimate(
             cluster.gpu_of(devices[0]).peak(layout.number_format.matrix),
         ),
     )
-    return Estimate(costs, stages, parts, layout, _assumptions(layout, contention))
+    return Estimate(costs, stages, parts, layout, habits, _assumptions(layout, habits, contention))
 
 
 def _groups_of(layout: Layout, device: int) -> Groups:
@@ -80,7 +99,8 @@ def _groups_of(layout: Layout, device: int) -> Groups:
         return tuple(int(member) for member in groups[(groups == device).any(axis=1)][0])
 
     expert = of(expert_groups(layout, "ep")) if layout.ep > 1 else (device,)
-    return Groups(of(rank_groups(layout, "tp")), of(rank_groups(layout, "cp")), expert)
+    data = of(rank_groups(layout, "dp", "cp"))
+    return Groups(of(rank_groups(layout, "tp")), of(rank_groups(layout, "cp")), expert, data)
 
 
 def _seconds(parts: tuple[tuple[Part, ...], ...], stages: tuple[StageLayers, ...]) -> dict[Kind, Floats]:
@@ -106,45 +126,6 @@ def _communication(parts: tuple[tuple[Part, ...], ...]) -> dict[Kind, Floats]:
 def _twice(values: Floats, placement: Placement) -> Floats:
     """Values of the model's stages for every replica of them."""
     return np.tile(values, placement.chains)
-
-
-def _reduce(
-    model: Model,
-    cluster: Cluster,
-    layout: Layout,
-    stages: tuple[StageLayers, ...],
-    devices: list[int],
-    placement: Placement,
-) -> Floats:
-    """Seconds of gradient reduction of each stage."""
-    numbers = layout.number_format
-    seconds = []
-    for rank, stage in zip(placement.ranks_of_stages, stages, strict=False):
-        held = stage_parameters(model, layout, stage)
-        count = held.dense + held.experts
-        sizes = (numbers.gradient_bytes, numbers.weight_bytes)
-        seconds.append(gradient_sync_seconds(cluster, layout, devices[rank], count, *sizes))
-    return _twice(np.array(seconds), placement)
-
-
-def _optimizer(
-    model: Model,
-    cluster: Cluster,
-    layout: Layout,
-    stages: tuple[StageLayers, ...],
-    devices: list[int],
-    placement: Placement,
-) -> Floats:
-    """Seconds of the optimizer step of each stage, on its shard where the optimizer is sharded."""
-    sharded = layout.zero_stage >= 1
-    dense_shards = layout.dp * layout.cp if sharded else 1
-    expert_shards = layout.expert_data if sharded else 1
-    seconds = []
-    for rank, stage in zip(placement.ranks_of_stages, stages, strict=False):
-        held = stage_parameters(model, layout, stage)
-        size = _ADAM_BYTES * (held.dense / dense_shards + held.experts / expert_shards)
-        seconds.append(memory_seconds(cluster.gpu_of(devices[rank]), size))
-    return _twice(np.array(seconds), placement)
 
 
 def _held(
@@ -175,11 +156,14 @@ def _held(
     )
 
 
-def _assumptions(layout: Layout, contention: bool) -> tuple[str, ...]:
+def _assumptions(layout: Layout, habits: Habits, contention: bool) -> tuple[str, ...]:
     framework = closest_framework(layout.framework)
+    shown = 1 - habits.tensor_overlap
     return (
-        "tensor-, context- and expert-parallel communication is inside a stage's time, not overlapped",
-        "gradient reduction of a stage overlaps the rest of the backward; the optimizer step follows the global norm",
+        f"{shown:.0%} of tensor-parallel communication is inside a stage's time, the rest behind products",
+        "gradients are reduced behind the last backward"
+        if habits.reduce_overlap
+        else "gradients are reduced after the last backward",
         "pipeline transfers share links fairly" if contention else "every pipeline transfer has its links to itself",
         f"{framework.fragments:.0%} of allocated memory is lost to fragments",
         f"usual settings of {framework.name}",

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
-
 from pipesim.costs.estimate import estimate
 from pipesim.costs.model import Model
 from pipesim.costs.row_cluster import cluster_of_row
@@ -47,4 +45,12 @@ def predict_row(row: Row) -> Prediction:
     memory = memory_trace(program, costs, start, end)
     work = costs.work
     rate = work.tokens / step / work.gpus
-    return Prediction(step, rate, work.model_flops / step / work.gpus / work.peak_flops, float(memory.peak.max()) / GIB, 0.0, 0.0, tuple({**made.assumed, **assumed}))
+    return Prediction(
+        step,
+        rate,
+        work.model_flops / step / work.gpus / work.peak_flops,
+        float(memory.peak.max()) / GIB,
+        0.0,
+        0.0,
+        tuple({**made.assumed, **assumed}),
+    )
