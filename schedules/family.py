@@ -72,7 +72,7 @@ class Family:
     @property
     def summary(self) -> str:
         """First line of the builder's docstring."""
-        return (inspect.getdoc(self.build) or "").splitlines()[0]
+        return next(iter((inspect.getdoc(self.build) or "").splitlines()), "")
 
     @property
     def options(self) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import inspect
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib.metadata import entry_points
@@ -124,7 +125,8 @@ def families() -> dict[str, Family]:
     found = dict(FAMILIES)
     for point in entry_points(group=ENTRY_POINTS):
         if point.name not in found:
-            found[point.name] = _plugin(point.name, point.load)
+            with suppress(BrokenBuilder):  # a broken one is reported to whoever asks for it
+                found[point.name] = _plugin(point.name, point.load)
     return found
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from pipesim.cli.options import schedule_from_options
+from pipesim.cli.options import schedule_from_options, transfers_of
 from pipesim.costs.costs import Costs
 from pipesim.costs.costs_file import read_costs_file
 from pipesim.costs.estimate import Estimate, estimate, typical_times
@@ -117,14 +117,16 @@ def _case_of_numbers(name: str, options: CostOptions, choice: dict[str, Any]) ->
         plain = parse_costs(given)
         schedule = schedule_from_options(name, **choice, offered=offered_times(plain))
         reduces = "reduce" in plain.values
-        return Case(schedule, _lower(schedule, options.comm, reduces), plain.of(schedule))
+        return Case(schedule, _lower(name, schedule, options.comm, reduces), plain.of(schedule))
     file = read_costs_file(Path(given))
     schedule = schedule_from_options(name, **choice, offered=file.typical_times())
-    return Case(schedule, _lower(schedule, options.comm, False), file.of(schedule))
+    return Case(schedule, _lower(name, schedule, options.comm, False), file.of(schedule))
 
 
-def _lower(schedule: Schedule, comm: str, reduces: bool, clip: bool = False) -> Program:
-    return lower(schedule, comm=_policy(comm), reduce=reduces, clip=clip)
+def _lower(name: str, schedule: Schedule, comm: str, reduces: bool, clip: bool = False) -> Program:
+    """The schedule's own program, or that of a file with transfers as they stand there."""
+    written = transfers_of(name, schedule, _policy(comm))
+    return lower(schedule, comm=_policy(comm), reduce=reduces, clip=clip) if written is None else written
 
 
 def _policy(text: str) -> Literal["edge", "pair", "rank", "blocking"]:
@@ -163,7 +165,7 @@ def _case_of_model(name: str, options: CostOptions, choice: dict[str, Any]) -> C
     times = typical_times(model, cluster, layout)
     schedule = schedule_from_options(name, **choice, offered=times)
     made = estimate(model, cluster, layout, schedule.placement)
-    program = _lower(schedule, options.comm, layout.dp * layout.cp > 1, clip=schedule.update_every is None)
+    program = _lower(name, schedule, options.comm, layout.dp * layout.cp > 1, clip=schedule.update_every is None)
     facts = {"model": model.name, "cluster": cluster.name, "layout": describe(made.layout)}
     return Case(schedule, program, made.costs, made, facts)
 

@@ -9,6 +9,9 @@ from typing import Annotated, Any
 import typer
 
 from pipesim.errors import PipesimError
+from pipesim.ir.check import check_program
+from pipesim.ir.formats import read_program
+from pipesim.ir.program import Comm, Program
 from pipesim.ir.schedule import Schedule
 from pipesim.schedules.lookup import build, find, is_file
 from pipesim.schedules.offload import with_offload
@@ -73,6 +76,20 @@ def schedule_from_options(
         kept |= {key: value for key, value in (offered or {}).items() if key in known and key not in kept}
     schedule = build(name, ranks=ranks, microbatches=microbatches, **kept)
     return with_offload(schedule, share=offload) if offload is not None else schedule
+
+
+def transfers_of(name: str, schedule: Schedule, comm: Comm) -> Program | None:
+    """The program of a file that holds transfers, if the schedule is still the file's; it is checked.
+
+    Raises BrokenSchedule, Deadlock.
+    """
+    if not is_file(name):
+        return None
+    program = read_program(name, comm=comm)
+    if program is None or program.schedule != schedule:
+        return None
+    check_program(program)
+    return program
 
 
 def _parse_option(text: str) -> tuple[str, Any]:

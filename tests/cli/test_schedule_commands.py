@@ -105,6 +105,31 @@ def test_transfers_of_a_file_are_checked_as_they_stand(run: Run, tmp_path: Path)
     assert (status, err) == (2, f"{path}: rank 0 sends 0SEND_F0 before 0SEND_F1, but rank 1 receives 1RECV_F1 first\n")
 
 
+def test_a_files_own_transfers_are_simulated(run: Run, tmp_path: Path) -> None:
+    """Batches of torch's kind: the file's order of transfers, not the one that we would choose."""
+    path = tmp_path / "a.csv"
+    run(f"schedule 1f1b -p 2 -m 2 --out {path} --transfers")
+    text = path.read_text()
+    assert "1RECV_F1,1B0,1SEND_B0" in text
+    times = [_makespan(run, f"simulate {path} --costs F=1,B=1,C=4 --comm pair --json")]
+    path.write_text(
+        text.replace("1RECV_F1,1B0,1SEND_B0", "1B0,1SEND_B0,1RECV_F1").replace(
+            "0F1,0SEND_F1,0RECV_B0", "0F1,0RECV_B0,0SEND_F1"
+        )
+    )
+    times.append(_makespan(run, f"simulate {path} --costs F=1,B=1,C=4 --comm pair --json"))
+    assert times[0] < times[1]
+    path.write_text(text.replace("0SEND_F1,", ""))
+    status, _, err = run(f"simulate {path} --costs F=1,B=1")
+    assert (status, "rank 0 does not send the result of 0F1" in err) == (2, True)
+
+
+def _makespan(run: Run, line: str) -> float:
+    status, out, err = run(line)
+    assert (status, err) == (0, "")
+    return float(json.loads(out)["makespan_s"])
+
+
 def test_a_broken_file_lists_its_faults(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("F0 F1 B0\nF0 B0 F1 B1 B1\n")

@@ -144,7 +144,8 @@ def test_a_plug_in(own: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lookup, "entry_points", lambda group: points if group == "pipesim.schedules" else [])
     assert build("theirs", ranks=2, microbatches=1).name == "one-at-a-time"
     assert "bad: its plug-in cannot be loaded: ModuleNotFoundError" in _message("bad", ranks=2, microbatches=1)
-    assert "there" in _message("nothing-like-it", ranks=2, microbatches=1)
+    assert "theirs" in _message("nothing-like-it", ranks=2, microbatches=1)
+    assert list(lookup.families()) == [*FAMILIES, "theirs"]
 
 
 def test_a_file(tmp_path: Path) -> None:
