@@ -56,6 +56,7 @@ def chart(timeline: Timeline, metrics: Metrics, *, theme: ThemeName = "light") -
         "yaxis": rank_axis(theme, timeline.ranks, domain=[1 - rows / whole, 1.0]),
         "yaxis2": memory_axis(theme, timeline, domain=[0.0, _MEMORY / whole]),
         "images": main.images,
+        "annotations": main.notes,
         "meta": figure_meta(
             [main.meta],
             painted=painted,

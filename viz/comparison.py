@@ -54,7 +54,11 @@ def comparison(
         "title": title(short(headline[0]), headline[1]),
         "xaxis": time_axis(theme, max(timeline.step_time_s for timeline in timelines), anchor=axes[-1]),
         "annotations": [
-            _heading(timeline, one, place, whole) for timeline, one, place in zip(timelines, known, places, strict=True)
+            *(
+                _heading(timeline, one, place, whole)
+                for timeline, one, place in zip(timelines, known, places, strict=True)
+            ),
+            *(note for one in panels for note in one.notes),
         ],
         "images": [image for one in panels for image in one.images],
         "meta": figure_meta(

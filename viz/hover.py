@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from html import escape
@@ -15,6 +16,8 @@ from pipesim.timeline import Timeline
 from pipesim.units import format_seconds
 from pipesim.viz.bars import Bars
 from pipesim.viz.palette import CAUSE_WORDS, FLOW_WORDS, KIND_WORDS
+
+_UNITS = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9))
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,17 @@ def _word(timeline: Timeline, op: int, kind: int) -> str:
 
 
 def _times(start: float, end: float) -> str:
-    return f"{format_seconds(start)} → {format_seconds(end)}, <b>{format_seconds(end - start)}</b>"
+    """Start and end with as many digits as tell them apart, and how long it took."""
+    unit, scale = next(((unit, scale) for unit, scale in _UNITS if end >= scale), _UNITS[-1])
+    took = (end - start) / scale
+    digits = min(9, max(0, 2 - math.floor(math.log10(took)))) if took > 0 else 3
+    begin, finish = (_trimmed(at / scale, digits) for at in (start, end))
+    return f"{begin} → {finish} {unit}, <b>{format_seconds(end - start)}</b>"
+
+
+def _trimmed(value: float, digits: int) -> str:
+    text = f"{value:.{digits}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def _wait_lines(timeline: Timeline, op: int, waited: list[Wait] | tuple[()]) -> list[str]:

@@ -12,6 +12,7 @@ from pipesim.viz.palette import FONT, THEMES, ThemeName
 
 Layout = dict[str, Any]
 
+_MOST_ROWS = 128  # ranks that are tall enough without zoom
 LEFT, RIGHT = 72, 24  # pixels beside the plot
 _LONGEST_NAME = 60
 
@@ -63,7 +64,7 @@ def rank_axis(theme: ThemeName, ranks: int, **more: Any) -> Layout:
         "ticklen": 6,
         "tickcolor": "rgba(0,0,0,0)",
         "tickfont": {"color": THEMES[theme].faint},
-        "fixedrange": ranks <= 16,
+        "fixedrange": ranks <= _MOST_ROWS,
         **more,
     }
 

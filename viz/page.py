@@ -23,8 +23,8 @@ _CONFIG = {
 }
 _TITLE_HEIGHT = 52  # pixels of a figure's own title, which the page says better
 _HINT = (
-    "Scroll to zoom, drag to move, double-click for the whole step. Click a box for what it waits for and what waits "
-    "for it; Esc lets go. Click a name in the legend to hide it."
+    "Scroll to zoom, drag to move, shift-drag to zoom into a window, double-click for the whole step. Click a box for "
+    "what it waits for and what waits for it; Esc lets go. Click a name in the legend to hide it."
 )
 
 
@@ -131,6 +131,7 @@ def _for_page(content: Mapping[str, Any]) -> dict[str, Any]:
         layout["meta"] = {"pipesim": {key: about[key] for key in about if key not in ("summary", "table", "headline")}}
     if about.get("painted"):
         layout["images"] = []
+        layout["annotations"] = [note for note in layout.get("annotations", ()) if note.get("name") != "raster"]
     return {"data": content["data"], "layout": layout}
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from pipesim.viz.bars import Drawn
 from pipesim.viz.meta import panel_meta
-from pipesim.viz.raster import raster
+from pipesim.viz.raster import WIDTH, raster
 from pipesim.viz.traces import bar_traces, legend_traces
 
 MOST_BARS = 1500  # plotly's bars with labels take a browser 0.5 ms each at every zoom
@@ -16,10 +16,11 @@ MOST_BARS = 1500  # plotly's bars with labels take a browser 0.5 ms each at ever
 
 @dataclass(frozen=True)
 class Panel:
-    """Traces, pictures behind them, and what the page needs to know."""
+    """Traces, pictures behind them with a note that says so, and what the page needs to know."""
 
     traces: list[dict[str, Any]]
     images: list[dict[str, Any]]
+    notes: list[dict[str, Any]]
     meta: dict[str, Any]
 
 
@@ -31,7 +32,7 @@ def is_painted(timelines: Sequence[Drawn]) -> bool:
 def panel(drawn: Drawn, axes: tuple[str, str], *, painted: bool) -> Panel:
     meta = panel_meta(drawn, axes)
     if not painted:
-        return Panel([*legend_traces(drawn, axes), *bar_traces(drawn, axes)], [], meta)
+        return Panel([*legend_traces(drawn, axes), *bar_traces(drawn, axes)], [], [], meta)
     timeline = drawn.timeline
     picture = {
         "source": raster(drawn),
@@ -47,4 +48,17 @@ def panel(drawn: Drawn, axes: tuple[str, str], *, painted: bool) -> Panel:
         "layer": "below",
         "name": "raster",
     }
-    return Panel(legend_traces(drawn, axes), [picture], meta)
+    boxes = f"{len(timeline.boxes):,} boxes in a picture of {WIDTH:,} pixels; the HTML page draws each of them"
+    note = {
+        "text": boxes,
+        "name": "raster",
+        "xref": "paper",
+        "yref": f"{axes[1]} domain",
+        "x": 1,
+        "y": 1,
+        "xanchor": "right",
+        "yanchor": "bottom",
+        "showarrow": False,
+        "font": {"size": 10},
+    }
+    return Panel(legend_traces(drawn, axes), [picture], [note], meta)

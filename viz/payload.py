@@ -229,7 +229,7 @@ def _float(bits: np.uint64, guess: float) -> float:
 def _planes(values: NDArray[Any]) -> bytes:
     """All lowest bytes, then all second bytes, and so on: equal bytes beside each other compress well."""
     little = np.ascontiguousarray(values.astype(values.dtype.newbyteorder("<")))
-    return np.ascontiguousarray(little.view(np.uint8).reshape(len(values), -1).T).tobytes()
+    return np.ascontiguousarray(little.view(np.uint8).reshape(len(values), values.itemsize).T).tobytes()
 
 
 def _from_planes(data: bytes, at: int, count: int, kind: type) -> NDArray[Any]:

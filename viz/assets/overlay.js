@@ -95,7 +95,6 @@
     context.clearRect(0, 0, graph._fullLayout.width, graph._fullLayout.height);
     overlay.scenes.forEach((scene, at) => {
       const view = viewOf(graph, scene.panel);
-      scene.shade = overlay.shade;
       if (about.painted) {
         pipesim.paint(context, scene, view, hidden);
         if (!hidden("critical path") && !scene.panel.values) pipesim.paintCritical(context, scene, view, colours.critical);
@@ -145,7 +144,7 @@
 
   function setShade(overlay, shade) {
     overlay.shade = shade;
-    overlay.scenes.forEach((scene) => (scene.shade = shade));
+    overlay.scenes.forEach((scene) => pipesim.restyle(scene, shade));
     if (!overlay.about.painted) restyle(overlay);
     overlay.redraw();
   }
@@ -153,12 +152,16 @@
   // Boxes that plotly draws: one list of colours a trace.
   function restyle(overlay) {
     const { graph } = overlay, colours = [], places = [];
+    const look = overlay.scenes.map((scene) => {
+      const styles = new Map();
+      for (const strip of scene.strips) strip.ops.forEach((op, i) => styles.set(op, scene.styles[strip.style[i]]));
+      return styles;
+    });
     graph.data.forEach((trace, at) => {
-      if (trace.meta !== "compute") return;
-      const scene = overlay.scenes.find((one) => one.panel.axes[1] === (trace.yaxis || "y"));
-      const ops = graph._fullData[at].customdata;
-      colours.push(Array.from(ops, (op) => {
-        const [red, green, blue] = pipesim.colourOf(scene, { ops: [op], group: "compute" }, 0);
+      if (trace.type !== "bar" || trace.meta !== "compute") return;
+      const which = overlay.scenes.findIndex((scene) => scene.panel.axes[1] === (trace.yaxis || "y"));
+      colours.push(Array.from(graph._fullData[at].customdata, (op) => {
+        const [red, green, blue] = look[which].get(op).rgba;
         return `rgb(${red},${green},${blue})`;
       }));
       places.push(at);

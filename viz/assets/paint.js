@@ -6,103 +6,119 @@
 
   // view: {left, top, width, height} of the plot in CSS pixels, its time range, its row range, pixels per pixel.
   pipesim.paint = function (context, scene, view, hidden) {
+    const shown = [...scene.idle, ...scene.strips].filter((strip) => {
+      const [top, bottom] = extent(view, strip);
+      return bottom > view.top && top < view.top + view.height;
+    });
+    const styles = scene.styles.map((style) => (hidden(style.name) ? null : style));
+    const width = Math.max(1, Math.round(view.width * view.ratio)), wide = [];
+    if (!shown.length) return;
+    const picture = pictureOf(width, shown.length), image = picture.context.createImageData(width, shown.length);
+    shown.forEach((strip, line) => mix(image, line, width, view, strip, styles, wide));
+    picture.context.putImageData(image, 0, 0);
     context.save();
     context.beginPath();
     context.rect(view.left, view.top, view.width, view.height);
     context.clip();
-    const wide = [];
-    for (const strip of [...scene.idle, ...scene.strips]) paintStrip(context, scene, view, strip, hidden, wide);
-    for (const box of wide) dress(context, scene, view, box);
+    context.imageSmoothingEnabled = false;
+    shown.forEach((strip, line) => {
+      const [top, bottom] = extent(view, strip);
+      context.drawImage(picture, 0, line, width, 1, view.left, top, view.width, Math.max(1 / view.ratio, bottom - top));
+    });
+    for (const [strip, at] of wide) dress(context, scene, view, strip, at);
     context.restore();
   };
 
   pipesim.toX = (view, time) => view.left + ((time - view.times[0]) / (view.times[1] - view.times[0])) * view.width;
   pipesim.toY = (view, row) => view.top + ((row - view.rows[0]) / (view.rows[1] - view.rows[0])) * view.height;
 
-  function paintStrip(context, scene, view, strip, hidden, wide) {
-    const top = pipesim.toY(view, strip.rank + strip.low), bottom = pipesim.toY(view, strip.rank + strip.high);
-    if (bottom < view.top || top > view.top + view.height) return;
-    const columns = Math.max(1, Math.round(view.width * view.ratio));
-    const sums = cleared(columns);
-    const scale = columns / (view.times[1] - view.times[0]), from = view.times[0];
-    const tall = strip.group === "compute" && bottom - top >= TALL;
-    for (let i = pipesim.after(strip.reach, from); i < strip.ops.length && strip.start[i] < view.times[1]; i++) {
-      const name = pipesim.nameOf(scene, strip, i);
-      if (hidden(name)) continue;
-      const colour = pipesim.colourOf(scene, strip, i);
-      const left = (strip.start[i] - from) * scale, right = (strip.end[i] - from) * scale;
-      cover(sums, columns, Math.max(0, left), Math.min(columns, right), colour);
-      if (tall && right - left >= EDGED * view.ratio) wide.push({ strip, at: i, top, bottom, colour });
-    }
-    blit(context, sums, columns, view, top, bottom - top);
+  function extent(view, strip) {
+    return [pipesim.toY(view, strip.rank + strip.low), pipesim.toY(view, strip.rank + strip.high)];
   }
 
-  let buffer = new Float32Array(0);
-  function cleared(columns) {
-    if (buffer.length < 4 * columns) buffer = new Float32Array(4 * columns);
-    buffer.fill(0, 0, 4 * columns);
-    return buffer;
+  let kept = null; // one line of pixels a strip, stretched to the strip's height when drawn
+  function pictureOf(width, height) {
+    if (!kept) {
+      kept = document.createElement("canvas");
+      kept.context = kept.getContext("2d", { willReadFrequently: true });
+    }
+    if (kept.width !== width || kept.height < height) Object.assign(kept, { width, height });
+    return kept;
+  }
+
+  let sums = new Float32Array(0);
+
+  // One line of the picture: each pixel the mixture of what it covers.
+  function mix(image, line, width, view, strip, styles, wide) {
+    if (sums.length < 4 * width) sums = new Float32Array(4 * width);
+    sums.fill(0, 0, 4 * width);
+    const from = view.times[0], scale = width / (view.times[1] - from), { start, end, style } = strip;
+    const [top, bottom] = extent(view, strip);
+    const edged = strip.group === "compute" && bottom - top >= TALL ? EDGED * view.ratio : Infinity;
+    for (let i = pipesim.after(strip.reach, from); i < start.length && start[i] < view.times[1]; i++) {
+      const look = styles[style[i]];
+      if (!look) continue;
+      const left = (start[i] - from) * scale, right = (end[i] - from) * scale;
+      cover(width, left > 0 ? left : 0, right < width ? right : width, look.rgba);
+      if (right - left >= edged) wide.push([strip, i]);
+    }
+    const { data } = image;
+    for (let x = 0, to = 4 * width * line; x < 4 * width; x += 4, to += 4) {
+      const alpha = sums[x + 3];
+      if (!alpha) continue;
+      data[to] = sums[x] / alpha;
+      data[to + 1] = sums[x + 1] / alpha;
+      data[to + 2] = sums[x + 2] / alpha;
+      data[to + 3] = 255 * alpha;
+    }
   }
 
   // Adds a colour to all pixels between two places, to the outer ones in part.
-  function cover(sums, columns, left, right, [red, green, blue, alpha]) {
-    const first = Math.floor(left), last = Math.min(columns - 1, Math.floor(right));
-    for (let x = first; x <= last; x++) {
-      const part = (Math.min(right, x + 1) - Math.max(left, x)) * alpha;
+  function cover(width, left, right, rgba) {
+    const last = Math.min(width - 1, Math.floor(right));
+    for (let x = Math.floor(left); x <= last; x++) {
+      const part = ((right < x + 1 ? right : x + 1) - (left > x ? left : x)) * rgba[3];
       if (part <= 0) continue;
-      sums[4 * x] += red * part;
-      sums[4 * x + 1] += green * part;
-      sums[4 * x + 2] += blue * part;
+      sums[4 * x] += rgba[0] * part;
+      sums[4 * x + 1] += rgba[1] * part;
+      sums[4 * x + 2] += rgba[2] * part;
       sums[4 * x + 3] += part;
     }
   }
 
-  let line = null;
-  function blit(context, sums, columns, view, top, height) {
-    if (!line || line.width !== columns) line = Object.assign(document.createElement("canvas"), { width: columns, height: 1 });
-    const pen = line.getContext("2d"), image = pen.createImageData(columns, 1);
-    for (let x = 0; x < columns; x++) {
-      const alpha = sums[4 * x + 3];
-      if (!alpha) continue;
-      image.data[4 * x] = sums[4 * x] / alpha;
-      image.data[4 * x + 1] = sums[4 * x + 1] / alpha;
-      image.data[4 * x + 2] = sums[4 * x + 2] / alpha;
-      image.data[4 * x + 3] = Math.min(255, 255 * alpha);
-    }
-    pen.putImageData(image, 0, 0);
-    context.imageSmoothingEnabled = false;
-    context.drawImage(line, 0, 0, columns, 1, view.left, top, view.width, Math.max(1 / view.ratio, height));
-  }
-
   // Edge, pattern and number of a box that is wide enough.
-  function dress(context, scene, view, { strip, at, top, bottom, colour }) {
-    const op = strip.ops[at], kind = scene.columns.kind[op];
+  function dress(context, scene, view, strip, at) {
+    const op = strip.ops[at], style = scene.styles[strip.style[at]], [top, bottom] = extent(view, strip);
     const left = pipesim.toX(view, strip.start[at]), right = pipesim.toX(view, strip.end[at]);
-    const pattern = patternOf(context, scene.palette.kinds[kind].pattern);
-    if (pattern && right - left >= WIDE && !scene.panel.values) {
+    const pattern = right - left >= WIDE && patternOf(context, style.pattern);
+    if (pattern) {
       context.fillStyle = pattern;
       context.fillRect(left, top, right - left, bottom - top);
     }
     context.fillStyle = "rgba(255,255,255,0.6)";
     context.fillRect(left - 0.25, top, 0.5, bottom - top);
-    if (kind <= LAST_COMPUTE) label(context, scene, view, op, left, right, top, bottom, colour);
-  }
-
-  function label(context, scene, view, op, left, right, top, bottom, colour) {
-    const size = Math.min(12, bottom - top - 2);
-    if (size < 7) return;
+    if (scene.columns.kind[op] > LAST_COMPUTE) return;
     const from = Math.max(left, view.left), to = Math.min(right, view.left + view.width);
-    context.font = `${size}px ${scene.palette.font}`;
+    const [text, size] = label(context, scene, op, to - from - 3, bottom - top);
+    if (!text) return;
+    context.font = fontOf(scene, size);
     context.textAlign = "center";
     context.textBaseline = "middle";
+    context.fillStyle = dark(style.rgba) ? "#ffffff" : "#14202c";
+    context.fillText(text, (from + to) / 2, (top + bottom) / 2 + 0.5);
+  }
+
+  const fontOf = (scene, size) => `${size}px ${scene.palette.font}`;
+
+  // The longest text that fits, and its size: the whole action, its microbatch, the microbatch in small.
+  function label(context, scene, op, room, height) {
     const { columns, panel } = scene;
     const short = columns.microbatch[op] + (panel.slices > 1 ? "." + columns.slice[op] : "");
-    const long = pipesim.text(scene, op);
-    const room = to - from - 4;
-    const shown = context.measureText(long).width <= room - 30 ? long : context.measureText(short).width <= room ? short : "";
-    if (!shown) return;
-    context.fillStyle = dark(colour) ? "#ffffff" : "#14202c";
-    context.fillText(shown, (from + to) / 2, (top + bottom) / 2 + 0.5);
+    for (const [size, text, spare] of [[12, pipesim.text(scene, op), 24], [11, short, 0], [9, short, 0]]) {
+      if (size > height - 1) continue;
+      if (text.length * size * 0.6 + spare <= room) return [text, size];
+    }
+    return ["", 0];
   }
 
   function dark([red, green, blue]) {

@@ -26,6 +26,7 @@
       scene.strips.push(strip(columns, rank[ops[0]], ops, top, top + 0.85 * thick, "transfers"));
     }
     scene.idle = idleStrips(columns, panel);
+    pipesim.restyle(scene, "chunk");
     return scene;
   };
 
@@ -70,14 +71,14 @@
     return low;
   };
 
-  // The strip and place of what is at a time (s) and a row (rank + offset), the box before the idle span.
+  // The strip and place of what is at a time (s) and a row (rank + offset): a box rather than an idle span.
   pipesim.find = function (scene, time, row, slack, hidden) {
     const rank = Math.round(row), offset = row - rank;
     for (const strip of [...scene.strips, ...scene.idle]) {
       if (strip.rank !== rank || offset < strip.low || offset > strip.high) continue;
       let best = -1;
       for (let i = pipesim.after(strip.reach, time - slack); i < strip.ops.length && strip.start[i] <= time + slack; i++) {
-        if (hidden(pipesim.nameOf(scene, strip, i))) continue;
+        if (hidden(scene.styles[strip.style[i]].name)) continue;
         if (strip.start[i] <= time && time < strip.end[i]) return { strip, at: i };
         if (best < 0 && strip.group !== "idle") best = i;
       }
@@ -86,32 +87,34 @@
     return null;
   };
 
-  // The name in the legend under which something is shown or hidden.
-  pipesim.nameOf = function (scene, strip, at) {
-    const { columns, palette } = scene, op = strip.ops[at];
-    if (strip.group === "idle") return palette.causes[columns.idle_cause[op]].name;
-    const kind = columns.kind[op];
-    return kind === SEND || kind === RECV ? palette.flows[columns.flow[op]].name : palette.kinds[kind].name;
+  // Everything looks like one of a few styles {name, rgba, pattern}; a box knows only the number of its style.
+  pipesim.restyle = function (scene, shade) {
+    const { palette, columns, panel } = scene;
+    const styles = palette.causes.map((cause) => ({ name: cause.name, rgba: cause.rgba, pattern: "" }));
+    const place = new Map();
+    const add = (key, style) => place.set(key, styles.push(style) - 1);
+    for (const [flow, { name, rgba }] of Object.entries(palette.flows)) add(`flow${flow}`, { name, rgba, pattern: "" });
+    for (const [kind, { name, shades, pattern }] of Object.entries(palette.kinds)) {
+      shades.forEach((rgba, at) => add(`${kind}.${at}`, { name, rgba, pattern: panel.values ? "" : pattern }));
+    }
+    scene.shade = shade;
+    scene.styles = styles;
+    for (const strip of scene.idle) strip.style = Uint16Array.from(strip.ops, (span) => columns.idle_cause[span]);
+    for (const strip of scene.strips) {
+      strip.style = Uint16Array.from(strip.ops, (op) => {
+        const kind = columns.kind[op];
+        if (kind === SEND || kind === RECV) return place.get(`flow${columns.flow[op]}`);
+        return place.get(`${kind}.${kind > LAST_COMPUTE ? 0 : shadeOf(scene, op, palette.kinds[kind].shades.length)}`);
+      });
+    }
   };
 
-  // [r, g, b, alpha] of a box: the kind's colour, in shades by chunk or by microbatch, or by a value of its own.
-  pipesim.colourOf = function (scene, strip, at) {
-    const { columns, palette, panel } = scene, op = strip.ops[at];
-    if (strip.group === "idle") return palette.causes[columns.idle_cause[op]].rgba;
-    const kind = columns.kind[op];
-    if (panel.values) return scene.diverging(op);
-    if (kind === SEND || kind === RECV) return palette.flows[columns.flow[op]].rgba;
-    const steps = palette.kinds[kind].shades;
-    if (kind > LAST_COMPUTE) return steps[0];
-    return steps[pipesim.shadeOf(scene, op, steps.length)];
-  };
-
-  // 0 is the full colour. Chunks take every n-th step, so that two chunks differ as much as they can.
-  pipesim.shadeOf = function (scene, op, steps) {
+  // 0 is the full colour. Chunks are as far apart as they can be.
+  function shadeOf(scene, op, steps) {
     const { columns, panel, shade } = scene;
     const share = shade === "microbatch"
       ? columns.microbatch[op] / Math.max(1, panel.microbatches - 1)
-      : panel.chunk[columns.stage[op]] / Math.max(1, panel.chunks - 1) * panel.lightest;
+      : (panel.chunk[columns.stage[op]] / Math.max(1, panel.chunks - 1)) * panel.lightest;
     return Math.round(share * (steps - 1));
-  };
+  }
 })((window.pipesim = window.pipesim || {}));

@@ -23,11 +23,19 @@
     return `${Number((value / 1e-9).toPrecision(4))} ns`;
   };
 
+  // Start, end and how long: with as many digits as tell the two apart.
+  function times(start, end) {
+    const long = end - start;
+    const [unit, scale] = [["s", 1], ["ms", 1e-3], ["µs", 1e-6]].find(([, one]) => end >= one) || ["ns", 1e-9];
+    const digits = long > 0 ? Math.min(9, Math.max(0, 2 - Math.floor(Math.log10(long / scale)))) : 3;
+    const at = (value) => String(Number((value / scale).toFixed(digits)));
+    return `${at(start)} → ${at(end)} ${unit}, ${pipesim.seconds(long)}`;
+  }
+
   // Lines of what to show of a box or an idle span; the first is its name.
   pipesim.lines = function (scene, strip, at) {
-    const { columns, palette, panel } = scene, op = strip.ops[at], say = pipesim.seconds;
-    const times = `${say(strip.start[at])} → ${say(strip.end[at])}, ${say(strip.end[at] - strip.start[at])}`;
-    if (strip.group === "idle") return [`idle: ${palette.causes[columns.idle_cause[op]].name}`, `rank ${strip.rank}`, times];
+    const { columns, palette, panel } = scene, op = strip.ops[at], when = times(strip.start[at], strip.end[at]);
+    if (strip.group === "idle") return [`idle: ${palette.causes[columns.idle_cause[op]].name}`, `rank ${strip.rank}`, when];
     const kind = columns.kind[op];
     let word = palette.kinds[kind].name;
     if (kind === SEND || kind === RECV) {
@@ -35,7 +43,7 @@
     }
     const place = [`rank ${strip.rank}`, `stage ${columns.stage[op]}`, `microbatch ${columns.microbatch[op]}`];
     if (panel.slices > 1) place.push(`slice ${columns.slice[op]}`);
-    const lines = [`${pipesim.text(scene, op)}  ${word}`, place.join(" · "), times];
+    const lines = [`${pipesim.text(scene, op)}  ${word}`, place.join(" · "), when];
     if (panel.notes && panel.notes[op] !== undefined) lines.push(panel.notes[op]);
     return strip.group === "compute" ? [...lines, ...waits(scene, op)] : lines;
   };
