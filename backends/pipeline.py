@@ -12,7 +12,7 @@ from torch import nn
 
 from pipesim.backends.batch import Microbatches
 from pipesim.backends.execute.plan import Plan, make_plan
-from pipesim.backends.execute.runner import AnyStage, Board, Runner, StepResult
+from pipesim.backends.execute.runner import AnyStage, AnyUpdates, Board, Runner, StepResult
 from pipesim.backends.execute.timer import timer_for
 from pipesim.backends.execute.transport import Transport, Wires
 from pipesim.backends.execute.update import OptimizerFactory, Updates
@@ -117,7 +117,7 @@ class Pipeline:
 def make_runner(
     plan: Plan,
     stages: Mapping[int, AnyStage],
-    updates: Updates | None,
+    updates: AnyUpdates | None,
     device: torch.device,
     options: PipelineOptions,
 ) -> Runner:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -13,7 +13,6 @@ from pipesim.backends.execute.failures import ActionFailed, one_line
 from pipesim.backends.execute.plan import Act, Compute, Message, Plan, Task, Transfers, Update
 from pipesim.backends.execute.timer import Timer
 from pipesim.backends.execute.transport import Transport
-from pipesim.backends.execute.update import Updates
 from pipesim.backends.trees import Tree, flatten
 from pipesim.errors import PipesimError
 from pipesim.ir.action import Kind
@@ -49,6 +48,16 @@ class AnyStage(Protocol):
     def forget(self) -> None: ...
 
 
+class AnyUpdates(Protocol):
+    """What the walk needs of the end of a step (`Updates`, or emulated)."""
+
+    steps: int
+
+    def reduce(self, stage: int) -> None: ...
+
+    def step(self, stages: Sequence[int]) -> None: ...
+
+
 class Board(Protocol):
     """Where a rank shows what it is at, for those who look when something is wrong."""
 
@@ -78,7 +87,7 @@ class Runner:
         plan: Plan,
         stages: Mapping[int, AnyStage],
         transport: Transport,
-        updates: Updates | None,
+        updates: AnyUpdates | None,
         timer: Timer,
         *,
         board: Board | None = None,

@@ -1,0 +1,1 @@
+"""Jobs of several processes on this machine: started, watched, ended."""

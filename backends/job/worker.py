@@ -1,0 +1,107 @@
+"""What each process of a job does around its work: group, timeout, and a last word when it goes wrong."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+import torch.distributed as dist
+
+from pipesim.backends.execute.failures import NoProgress, PeerLost, one_line
+from pipesim.backends.job.board import FileBoard
+from pipesim.errors import PipesimError
+
+BOARD = "board"
+_NOTICE = "notice-{rank}.json"
+_LAST_WORDS_S = 1.0  # others may have the cause to tell: their process should end first
+_PR_SET_PDEATHSIG = 1
+
+
+@dataclass(frozen=True)
+class Notice:
+    """Why a rank stopped: the cause itself, a wait that did not end, or the loss of another rank."""
+
+    kind: Literal["cause", "stuck", "lost"]
+    message: str
+    time_ns: int
+
+
+@dataclass(frozen=True)
+class Context:
+    """This process in its job."""
+
+    rank: int
+    ranks: int
+    device: torch.device
+    board: FileBoard | None = None
+
+
+def work(folder: str, device: str, timeout_s: float, function: Callable[..., Any], args: Any) -> Any:
+    """One process started by `run_local`."""
+    _end_with_parent()
+    rank = int(os.environ["RANK"])
+    try:
+        context = join(device, timeout_s, FileBoard(Path(folder) / BOARD, rank))
+        value = function(context, *args)
+        leave()
+        return value
+    except BaseException as error:
+        notice = _notice(error, rank)
+        temporary = Path(folder) / f"{rank}.part"
+        temporary.write_text(json.dumps(asdict(notice)))
+        temporary.rename(Path(folder) / _NOTICE.format(rank=rank))
+        if notice.kind != "cause":
+            time.sleep(_LAST_WORDS_S)
+        sys.stdout.flush()
+        os._exit(1)  # no farewell to peers that may never answer
+
+
+def join(device: str, timeout_s: float, board: FileBoard | None = None) -> Context:
+    """Enter the process group of this process's environment (`RANK`, `WORLD_SIZE`, …), as torchrun sets it."""
+    local = int(os.environ.get("LOCAL_RANK", "0"))
+    backend, place = ("nccl", torch.device("cuda", local)) if device == "cuda" else ("gloo", torch.device("cpu"))
+    if device == "cuda":
+        torch.cuda.set_device(place)
+    else:
+        torch.set_num_threads(max(1, (os.cpu_count() or 1) // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))))
+    dist.init_process_group(backend, timeout=timedelta(seconds=timeout_s))
+    return Context(dist.get_rank(), dist.get_world_size(), place, board)
+
+
+def leave() -> None:
+    """Leave the group when all are done."""
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def read_notices(folder: Path) -> dict[int, Notice]:
+    """What ranks have said about their end."""
+    found = {}
+    for path in folder.glob(_NOTICE.format(rank="*")):
+        found[int(path.stem.removeprefix("notice-"))] = Notice(**json.loads(path.read_text()))
+    return found
+
+
+def _notice(error: BaseException, rank: int) -> Notice:
+    if isinstance(error, NoProgress):
+        return Notice("stuck", str(error), time.time_ns())
+    if isinstance(error, PeerLost) or "connection closed by peer" in str(error).lower():
+        return Notice("lost", str(error), time.time_ns())
+    message = str(error) if isinstance(error, PipesimError) else f"rank {rank} failed: {one_line(error)}"
+    return Notice("cause", message, time.time_ns())
+
+
+def _end_with_parent() -> None:
+    """Let the kernel end this process when the one that started it is gone (Linux)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
