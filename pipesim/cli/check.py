@@ -20,17 +20,16 @@ from pipesim.cli.options import (
     Slices,
     Virtual,
     schedule_from_options,
+    transfers_of,
 )
 from pipesim.errors import PipesimError
 from pipesim.ir.check import BrokenSchedule, check_program
 from pipesim.ir.check import check as check_schedule
-from pipesim.ir.formats import read_program
 from pipesim.ir.lower import lower
 from pipesim.ir.memory import peak_activations
 from pipesim.ir.order import Deadlock
 from pipesim.ir.program import COMM_POLICIES, Comm
 from pipesim.ir.schedule import Schedule
-from pipesim.schedules.lookup import is_file
 
 _MOST_SHOWN = 50
 
@@ -81,13 +80,14 @@ def check(
             option=option,
         )
         check_schedule(made, max_activations=max_activations)
-        program = read_program(name, comm=lanes) if is_file(name) else None
-        check_program(lower(made, comm=lanes) if program is None else program)
+        written = transfers_of(name, made, lanes)  # checked, if there
+        if written is None:
+            check_program(lower(made, comm=lanes))
     except (BrokenSchedule, Deadlock) as error:
         return _report(name, _faults(error), as_json)
     if as_json:
         return _report(name, [], as_json)
-    print(_praise(made, lanes, own_transfers=program is not None))
+    print(_praise(made, lanes, own_transfers=written is not None))
     return 0
 
 
