@@ -1,0 +1,1 @@
+"""Serving: what prefill and decode steps cost, and what requests then see."""
