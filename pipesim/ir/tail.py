@@ -37,13 +37,14 @@ def tail(schedule: Schedule, *, reduce: bool, clip: bool) -> Tail:
         itself are reduced in any case. clip: whether a synchronous step waits for the reductions of all ranks.
     """
     ends, edges = _complete(schedule) if schedule.trains else (np.zeros(0, np.int64), _no_edges())
+    idle, twins = _idle_replicas(schedule, ends)
     if not (reduce or schedule.placement.chains > 1):
         reductions = ends[:0]
     else:
         reductions = ends
-    count = len(reductions)
+    count = len(reductions) + len(idle)
     action, point = edges
-    waits = [edges] if count else []
+    waits = [edges, (twins[0], len(reductions) + twins[1])] if count else []
     if schedule.update_every is None:
         last = schedule.offsets[1:] - 1 if schedule.trains else ends
         first_stage = np.unique(schedule.placement.ranks_of_stages, return_index=True)[1][: len(last)]
@@ -51,10 +52,12 @@ def tail(schedule: Schedule, *, reduce: bool, clip: bool) -> Tail:
     else:
         last, steps = ends, _ops(schedule, Kind.STEP, ends)
         waits += [(action, count + point)]
-    behind = np.concatenate([reductions, last])
+    rank_of = np.asarray(schedule.placement.ranks_of_stages)
+    behind = np.concatenate([reductions, schedule.offsets[1:][rank_of[idle]] - 1, last])
     rank = schedule.rank[behind]
+    at_once = Atoms.of(np.full(len(idle), Kind.REDUCE), idle, np.full(len(idle), schedule.microbatches - 1))
     return Tail(
-        concatenate([_ops(schedule, Kind.REDUCE, reductions), steps]),
+        concatenate([_ops(schedule, Kind.REDUCE, reductions), at_once, steps]),
         behind,
         rank,
         _joined(waits),
@@ -83,6 +86,19 @@ def _complete(schedule: Schedule) -> tuple[Ints, Edges]:
         twin_first = np.cumsum(points) - points
         found.append((ends[twin_first[twin[there]] + turn[there]], there))
     return ends, _joined(found)
+
+
+def _idle_replicas(schedule: Schedule, ends: Ints) -> tuple[Ints, Edges]:
+    """Stages that no microbatch passes while a replica of theirs is trained, and what their reduction waits for.
+
+    They have no gradient of their own but take the sum, or their weights would fall behind.
+    """
+    length = schedule.placement.length
+    done = schedule.atoms.stage[ends]
+    unused = np.setdiff1d(np.arange(schedule.placement.stages), done)
+    idle = unused[np.isin(unused % length, done % length)] if schedule.update_every is None else unused[:0]
+    actions, points = np.nonzero((done % length)[:, None] == (idle % length)[None, :])
+    return idle, (ends[actions], points)
 
 
 def _ops(schedule: Schedule, kind: Kind, ends: Ints) -> Atoms:

@@ -129,3 +129,13 @@ def test_placements() -> None:
         "linear", "vee", "wave", "looped", "bidirectional",
     ]  # fmt: skip
     assert np.all([linear(4).is_first(0), linear(4).is_last(3), both.is_first(2), both.is_last(1)])
+
+
+def test_a_replica_that_no_microbatch_passes_still_takes_the_gradients() -> None:
+    """Chimera with one microbatch leaves a direction unused; without its reduction its weights would fall behind."""
+    rows = [["0F0", "0B0"], ["1F0", "1B0"]]
+    program = lower(Schedule.of_texts("one way", bidirectional(2), 1, rows))
+    assert picture(program).splitlines()[1] == "1RECV_F0 1F0 1B0 1SEND_B0 1REDUCE_GRAD 2REDUCE_GRAD STEP"
+    needs = {program.text(op): {program.text(int(n)) for n in program.needs_of(op)} for op in range(len(program))}
+    assert needs["2REDUCE_GRAD"] == {"0B0"}
+    assert needs["STEP"] >= {"1REDUCE_GRAD", "2REDUCE_GRAD"}
