@@ -15,6 +15,7 @@ from pipesim.cli.options import Group, MemoryLimit, Microbatches, Name, Offload,
 from pipesim.engine.choose import ENGINES, Engine
 from pipesim.engine.choose import simulate as run_engine
 from pipesim.files import require_writable
+from pipesim.ir.versions import staleness, versions_kept
 from pipesim.metrics import Metrics, summarize
 from pipesim.timeline import Timeline
 
@@ -123,6 +124,9 @@ def to_json(case: Case, found: Metrics) -> dict[str, Any]:
     if case.estimate is not None:
         tail["layers_per_stage"] = [stage.layers for stage in case.estimate.stages]
         tail |= case.facts or {}
+    if schedule.update_every is not None:
+        tail["weight_versions"] = versions_kept(schedule).tolist()
+        tail["staleness"] = staleness(schedule).tolist()
     return head | found.to_json() | tail
 
 
@@ -147,6 +151,9 @@ def _print(case: Case, found: Metrics) -> None:
     facts = case.facts or {}
     title = f"{case.schedule.name}: {case.schedule.ranks} ranks, {case.schedule.microbatches} microbatches"
     screen.print(summary(title + "".join(f"\n{key}: {value}" for key, value in facts.items()), found))
+    if case.schedule.update_every is not None:
+        kept, late = versions_kept(case.schedule).tolist(), staleness(case.schedule).tolist()
+        screen.print(f"asynchronous: weight versions a stage keeps {kept}, steps its gradients are late {late}")
     screen.print(rank_table(found))
     table = breakdown(case)
     if table is not None:

@@ -35,6 +35,12 @@ def test_plain_costs(capsys: pytest.CaptureFixture[str]) -> None:
     assert "mfu" not in found
 
 
+def test_asynchronous_schedules_report_versions_and_staleness(capsys: pytest.CaptureFixture[str]) -> None:
+    found = figures(capsys, "simulate", "pipedream", "-p", "4", "-m", "8", "--costs", "F=1,B=2")
+    assert found["weight_versions"] == [4, 3, 2, 1]
+    assert found["staleness"] == [3, 2, 1, 0]
+
+
 def test_a_model_on_a_cluster(capsys: pytest.CaptureFixture[str]) -> None:
     found = figures(capsys, "simulate", "1f1b", *MODEL)
     assert found["fits"] is True
