@@ -26,7 +26,7 @@ from pipesim.viz.palette import ThemeName
 from pipesim.viz.panel import is_painted, panel
 from pipesim.viz.summary import summary
 
-_TOP, _BOTTOM, _MEMORY, _GAP = 116, 40, 150, 36  # pixels
+_TOP, _BOTTOM, _MEMORY, _GAP = 112, 40, 150, 36  # pixels
 
 
 def chart(timeline: Timeline, metrics: Metrics, *, theme: ThemeName = "light") -> go.Figure:
@@ -38,7 +38,7 @@ def chart(timeline: Timeline, metrics: Metrics, *, theme: ThemeName = "light") -
     what = drawn(timeline)
     painted = is_painted([what])
     main = panel(what, ("x", "y"), painted=painted)
-    rows = rows_height(timeline.ranks)
+    rows = rows_height(timeline)
     whole = rows + _GAP + _MEMORY
     layout = base_layout(theme, height=whole + _TOP + _BOTTOM, top=_TOP, bottom=_BOTTOM)
     layout["legend"] |= {"y": 1 - 62 / layout["height"], "yanchor": "top"}

@@ -42,7 +42,7 @@ def comparison(
     known = list(found) if found is not None else [summarize(timeline) for timeline in timelines]
     what = [drawn(timeline) for timeline in timelines]
     painted = is_painted(what)
-    places, whole = _places([timeline.ranks for timeline in timelines])
+    places, whole = _places(timelines)
     axes = [f"y{at + 1}" if at else "y" for at in range(len(timelines))]
     panels = [panel(one, ("x", axis), painted=painted) for one, axis in zip(what, axes, strict=True)]
     layout = base_layout(theme, height=whole + _TOP + _BOTTOM, top=_TOP, bottom=_BOTTOM)
@@ -84,11 +84,11 @@ def _shared_legend(panels: Sequence[list[dict[str, Any]]]) -> list[dict[str, Any
     return traces
 
 
-def _places(ranks: Sequence[int]) -> tuple[list[_Place], int]:
+def _places(timelines: Sequence[Timeline]) -> tuple[list[_Place], int]:
     """Where each panel goes, and the height of all."""
     places, at = [], 0
-    for count in ranks:
-        places.append(_Place(at + _HEADING, max(90, rows_height(count) * 2 // 3)))
+    for timeline in timelines:
+        places.append(_Place(at + _HEADING, max(90, rows_height(timeline) * 2 // 3)))
         at += _HEADING + places[-1].height
     return places, at
 

@@ -28,7 +28,12 @@ def base_layout(theme: ThemeName, *, height: int, top: int, bottom: int) -> Layo
         "font": {"family": FONT, "size": 12, "color": colours.ink},
         "barmode": "overlay",
         "hovermode": "closest",
-        "hoverlabel": {"align": "left", "font": {"family": FONT, "size": 12}},
+        "hoverlabel": {
+            "align": "left",
+            "bgcolor": "#17202b",
+            "bordercolor": "#17202b",
+            "font": {"family": FONT, "size": 12, "color": "#f2f5f8"},
+        },
         "dragmode": "pan",
         "uniformtext": {"mode": "hide", "minsize": 8},
         "legend": {"orientation": "h", "x": 0, "xanchor": "left", "yref": "container", "itemsizing": "constant"},
@@ -87,9 +92,10 @@ def memory_axis(theme: ThemeName, timeline: Timeline, **more: Any) -> Layout:
     }
 
 
-def rows_height(ranks: int) -> int:
-    """Pixels of the boxes: generous for few ranks, within two screens for many."""
-    return int(min(max(150, ranks * 44), 420 + ranks * 6, 1400))
+def rows_height(timeline: Timeline) -> int:
+    """Pixels of the boxes: generous for few ranks, within two screens for many; more where pairs share a row."""
+    ranks, each = timeline.ranks, 58 if timeline.program.ops.fused.any() else 44
+    return int(min(max(150, ranks * each), 420 + ranks * 6, 1400))
 
 
 def title(headline: str, below: str) -> Layout:

@@ -15,12 +15,7 @@ from pipesim.files import write_atomically
 from pipesim.viz.encode import to_json
 
 SCRIPTS = ("decode.js", "scene.js", "words.js", "paint.js", "links.js", "tip.js", "overlay.js", "page.js")
-_CONFIG = {
-    "responsive": True,
-    "displaylogo": False,
-    "scrollZoom": True,
-    "modeBarButtonsToRemove": ["select2d", "lasso2d"],
-}
+_CONFIG = {"responsive": True, "displayModeBar": False}
 _TITLE_HEIGHT = 52  # pixels of a figure's own title, which the page says better
 _HINT = (
     "Scroll to zoom, drag to move, shift-drag to zoom into a window, double-click for the whole step. Click a box for "

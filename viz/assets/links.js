@@ -59,26 +59,25 @@
     context.restore();
   };
 
-  function middle(scene, op) {
-    const [low, high] = scene.panel.extent;
-    return scene.columns.rank[op] + (low + high) / 2;
-  }
-
+  // From edge to edge where the ranks differ, in an arc above the row where they do not.
   function arrow(context, scene, view, from, to, ink, halo) {
-    const x0 = pipesim.toX(view, scene.columns.end[from]), y0 = pipesim.toY(view, middle(scene, from));
-    const x1 = pipesim.toX(view, scene.columns.start[to]), y1 = pipesim.toY(view, middle(scene, to));
-    const bend = Math.max(18, Math.min(60, Math.abs(x1 - x0) / 2));
+    const { rank, start, end } = scene.columns, [low, high] = scene.panel.extent;
+    const down = Math.sign(rank[to] - rank[from]), x0 = pipesim.toX(view, end[from]), x1 = pipesim.toX(view, start[to]);
+    const y0 = pipesim.toY(view, rank[from] + (down > 0 ? high : low)), y1 = pipesim.toY(view, rank[to] + (down < 0 ? high : low));
+    const bend = down ? 0.35 * (y1 - y0) : -14;
+    const [c0, c1] = [y0 + bend, down ? y1 - bend : y1 + bend];
     for (const [colour, width] of [[halo, 4.5], [ink, 1.8]]) {
       context.strokeStyle = context.fillStyle = colour;
       context.lineWidth = width;
       context.beginPath();
       context.moveTo(x0, y0);
-      context.bezierCurveTo(x0 + bend, y0, x1 - bend, y1, x1 - 5, y1);
+      context.bezierCurveTo(x0, c0, x1, c1, x1, y1);
       context.stroke();
+      const back = Math.sign(c1 - y1) * 8; // the curve comes in upright
       context.beginPath();
       context.moveTo(x1, y1);
-      context.lineTo(x1 - 7, y1 - 4);
-      context.lineTo(x1 - 7, y1 + 4);
+      context.lineTo(x1 - 4, y1 + back);
+      context.lineTo(x1 + 4, y1 + back);
       context.fill();
     }
   }

@@ -9,6 +9,7 @@
     const old = graph.pipesim;
     const overlay = { graph, about, theme: old ? old.theme : "light", shade: old ? old.shade : "chunk", selected: null };
     graph.pipesim = overlay;
+    overlay.ranges = old ? old.ranges : ranges(graph);
     overlay.scenes = await Promise.all(about.panels.map(async (panel) => {
       const scene = pipesim.scene(await pipesim.decode(panel.timeline), panel, about.palette);
       return Object.assign(scene, { diverging: pipesim.diverging && pipesim.diverging(panel) });
@@ -22,6 +23,12 @@
     graph.dispatchEvent(new CustomEvent("pipesim-ready"));
     return overlay;
   };
+
+  // The axes as they are first shown: what "whole step" goes back to.
+  function ranges(graph) {
+    const axes = Object.entries(graph._fullLayout).filter(([key]) => /^[xy]axis\d*$/.test(key));
+    return Object.fromEntries(axes.map(([key, axis]) => [`${key}.range`, axis.range.slice()]));
+  }
 
   function listen(graph) {
     graph.pipesimListens = true;
@@ -69,14 +76,14 @@
     return canvas;
   }
 
-  function viewOf(graph, panel) {
+  pipesim.viewOf = function (graph, panel) {
     const layout = graph._fullLayout, key = (axis) => axis[0] + "axis" + axis.slice(1);
     const x = layout[key(panel.axes[0])], y = layout[key(panel.axes[1])];
     return {
       left: x._offset, top: y._offset, width: x._length, height: y._length, ratio: window.devicePixelRatio || 1,
       times: x.range.map(Number), rows: [Number(y.range[1]), Number(y.range[0])],
     };
-  }
+  };
 
   // Legend entries that are switched off.
   function hiddenNames(graph) {
@@ -94,7 +101,7 @@
     context.setTransform(window.devicePixelRatio || 1, 0, 0, window.devicePixelRatio || 1, 0, 0);
     context.clearRect(0, 0, graph._fullLayout.width, graph._fullLayout.height);
     overlay.scenes.forEach((scene, at) => {
-      const view = viewOf(graph, scene.panel);
+      const view = pipesim.viewOf(graph, scene.panel);
       if (about.painted) {
         pipesim.paint(context, scene, view, hidden);
         if (!hidden("critical path") && !scene.panel.values) pipesim.paintCritical(context, scene, view, colours.critical);
@@ -112,7 +119,7 @@
     const box = overlay.graph.querySelector(".svg-container").getBoundingClientRect();
     const x = event.clientX - box.left, y = event.clientY - box.top, hidden = hiddenNames(overlay.graph);
     for (const [panel, scene] of overlay.scenes.entries()) {
-      const view = viewOf(overlay.graph, scene.panel);
+      const view = pipesim.viewOf(overlay.graph, scene.panel);
       if (x < view.left || x > view.left + view.width || y < view.top || y > view.top + view.height) continue;
       const perPixel = (view.times[1] - view.times[0]) / view.width;
       const time = view.times[0] + (x - view.left) * perPixel;

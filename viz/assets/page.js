@@ -21,7 +21,6 @@
       localStorage.setItem("pipesim-theme", name);
     } catch (error) { /* a page without storage keeps its theme while it is open */ }
     for (const graph of document.querySelectorAll(".js-plotly-plot")) paintTheme(graph, name);
-    press("theme", name);
   };
 
   function paintTheme(graph, name) {
@@ -79,14 +78,8 @@
     if (button.dataset.set === "shade") pipesim.setShade(button.value);
     const graph = document.querySelector(".js-plotly-plot");
     if (button.dataset.do === "save" && graph) save(graph);
-    if (button.dataset.do === "whole" && graph) window.Plotly.relayout(graph, whole(graph));
+    if (button.dataset.do === "whole" && graph) window.Plotly.relayout(graph, structuredClone(graph.pipesim.ranges));
   });
-
-  function whole(graph) {
-    const update = {};
-    for (const [key, range] of Object.entries(graph.layout.meta.pipesim.ranges || {})) update[`${key}.range`] = range.slice();
-    return update;
-  }
 
   window.addEventListener("beforeprint", () => pipesim.setTheme("light"));
   let kept = null;
