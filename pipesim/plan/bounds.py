@@ -1,0 +1,186 @@
+"""What a layout takes at least, in time and in memory, without building its schedule.
+
+A rank cannot start before a microbatch has come through the stages before its first one, must do all its work,
+and, where the backward is not split, must leave time for its last gradient to go back through those stages
+(with equal stages this is 1F1B's own makespan, and interleaved 1F1B's). Time that a stage takes beside its
+layers, embedding and head (the host, gathered weights), messages, reduction and optimizer are left out: all of
+them only add. So what the bound excludes no simulation would have brought back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from pipesim.costs.costs import Floats
+from pipesim.costs.frameworks import closest_framework
+from pipesim.costs.group_comm import Groups
+from pipesim.costs.groups import expert_groups, rank_groups
+from pipesim.costs.habits import habits_of
+from pipesim.costs.layer_times import stage_parts
+from pipesim.costs.memory import stage_memory
+from pipesim.costs.split import StageLayers
+from pipesim.plan.request import Request
+from pipesim.plan.space import Choice, Core, Shape, core_layout, layers_of, layout_of, shape_of, stages_of
+from pipesim.schedules.catalogue import FAMILIES
+from pipesim.schedules.family import Setting
+
+_LEFT_OUT = ("host", "data")
+
+
+@dataclass(frozen=True, eq=False)
+class Times:
+    """Seconds of forward, input gradient and weight gradient: (layers, 3), and (3,) of embedding and head."""
+
+    layers: Floats
+    embedding: Floats
+    head: Floats
+
+    @cached_property
+    def whole_s(self) -> float:
+        """All work of one microbatch."""
+        return float(self.layers.sum() + self.embedding.sum() + self.head.sum())
+
+    def of_stages(self, layers: tuple[int, ...]) -> Floats:
+        """(stages, 3), as the estimate gives them: the first stage has no input gradient to give."""
+        found = _added(self.layers, layers)
+        found[0] += self.embedding
+        found[-1] += self.head
+        found[0] = [found[0, 0], 0.0, found[0, 1] + found[0, 2]]
+        return found
+
+
+def _added(values: Floats, layers: tuple[int, ...]) -> Floats:
+    """Sums of rows over the layers of each stage."""
+    ends = np.concatenate([[0], np.cumsum(layers)])
+    sums = np.concatenate([np.zeros((1, values.shape[1])), np.cumsum(values, axis=0)])
+    found: Floats = sums[ends[1:]] - sums[ends[:-1]]
+    return found
+
+
+def times(request: Request, core: Core) -> Times:
+    """What the parts of a model take at least under a core, whatever arranges them. Zeros for a mixed cluster,
+    where it depends on the place."""
+    model = request.model
+    if len({node.name for node in request.cluster.nodes}) > 1 or request.cluster.devices < core.tp * core.cp * core.ep:
+        return Times(np.zeros((model.layers, 3)), np.zeros(3), np.zeros(3))
+    kinds = model.kinds()
+    of_kind = {kind: _of(request, core, StageLayers(kinds.index(kind), 1)) for kind in set(kinds)}
+    return Times(
+        np.array([of_kind[kind] for kind in kinds]),
+        _of(request, core, StageLayers(0, 0, embedding=1.0)),
+        _of(request, core, StageLayers(0, 0, head=1.0)),
+    )
+
+
+def _of(request: Request, core: Core, stage: StageLayers) -> Floats:
+    layout, cluster = core_layout(request, core), request.cluster
+    groups = _groups(request, core)
+    parts = stage_parts(request.model, layout, cluster, cluster.gpu_of(0), groups, stage, habits_of(request.framework))
+    rows = [(part.forward_s, part.input_s, part.weight_s) for part in parts if part.group not in _LEFT_OUT]
+    found: Floats = np.array(rows).reshape(-1, 3).sum(axis=0)
+    return found
+
+
+def _groups(request: Request, core: Core) -> Groups:
+    """Groups of the first device; those of data parallelism do not matter here."""
+    layout = core_layout(request, core)
+
+    def first(groups: np.ndarray) -> tuple[int, ...]:
+        return tuple(groups[0].tolist())
+
+    expert = first(expert_groups(layout, "ep")) if core.ep > 1 else (0,)
+    return Groups(first(rank_groups(layout, "tp")), first(rank_groups(layout, "cp")), expert, (0,))
+
+
+def core_bound_s(request: Request, core: Core, least: Times) -> float:
+    """No arrangement of the layers is faster: on average over the ranks of a pipeline, each does its share of the
+    work of its microbatches."""
+    ranks = request.cluster.devices / (core.tp * core.cp)
+    return request.global_batch / core.micro_batch * least.whole_s / ranks
+
+
+def choice_bound_s(request: Request, choice: Choice, least: Times) -> float:
+    """The step time of a choice is no less."""
+    shape = shape_of(choice.schedule, choice.pp, choice.virtual)
+    whole = core_bound_s(request, choice.core, least)
+    layers = layers_of(request, stages_of(choice), choice.split)
+    if shape is None or shape.placement.chains > 1 or layers is None:
+        return whole
+    microbatches = request.global_batch // (choice.dp * choice.core.micro_batch)
+    return max(whole, _rank_bound(least.of_stages(layers), shape, microbatches))
+
+
+def _rank_bound(stages: Floats, shape: Shape, microbatches: int) -> float:
+    rank = np.asarray(shape.placement.ranks_of_stages)
+    work = microbatches * np.bincount(rank, weights=stages.sum(axis=1))
+    head = np.cumsum(stages[:, 0]) - stages[:, 0]
+    back = stages[:, 1] + stages[:, 2]
+    tail = np.zeros(len(stages)) if shape.splits_backward else np.cumsum(back) - back
+    earliest, shortest = np.full(len(work), np.inf), np.full(len(work), np.inf)
+    np.minimum.at(earliest, rank, head)
+    np.minimum.at(shortest, rank, tail)
+    return float((earliest + work + shortest).max())
+
+
+@dataclass(frozen=True, eq=False)
+class Bytes:
+    """State bytes and stored bytes of a microbatch: (layers, 2); (2,) of embedding, head, and both in one stage."""
+
+    layers: Floats
+    embedding: Floats
+    head: Floats
+    both: Floats
+
+    def of_stages(self, layers: tuple[int, ...]) -> Floats:
+        """(stages, 2)."""
+        found = _added(self.layers, layers)
+        if len(layers) == 1:
+            return found + self.both
+        found[0] += self.embedding
+        found[-1] += self.head
+        return found
+
+
+def held(request: Request, choice: Choice) -> Bytes:
+    """What the parts of a model hold under a core, a ZeRO stage and its number of replicas. Raises BadLayout."""
+    layout, model = layout_of(request, choice), request.model
+    kinds = model.kinds()
+
+    def of(stage: StageLayers) -> Floats:
+        memory = stage_memory(model, layout, stage)
+        return np.array([memory.states.total, memory.activations.stored])
+
+    of_kind = {kind: of(StageLayers(kinds.index(kind), 1)) for kind in set(kinds)}
+    ends = [of(StageLayers(0, 0, *shares)) for shares in ((1.0, 0.0), (0.0, 1.0), (1.0, 1.0))]
+    return Bytes(np.array([of_kind[kind] for kind in kinds]), *ends)
+
+
+def choice_memory_bytes(request: Request, choice: Choice, least: Bytes) -> float:
+    """The fullest rank of a choice holds no less: its states, and activations of as many microbatches as the
+    family's closed form says, were all of them of its emptiest stage."""
+    shape = shape_of(choice.schedule, choice.pp, choice.virtual)
+    layers = layers_of(request, stages_of(choice), choice.split)
+    framework = closest_framework(request.framework)
+    if shape is None or layers is None:
+        return 0.0
+    placement = shape.placement
+    stages = np.tile(least.of_stages(layers), (placement.chains, 1))
+    rank = np.asarray(placement.ranks_of_stages)
+    smallest = np.full(placement.ranks, np.inf)
+    np.minimum.at(smallest, rank, stages[:, 1])
+    microbatches = request.global_batch // (choice.dp * choice.core.micro_batch)
+    share = placement.length / placement.ranks
+    in_flight = np.array([max(1.0, _in_flight(choice, microbatches, one) * share) for one in range(placement.ranks)])
+    by_rank = np.bincount(rank, weights=stages[:, 0]) + smallest * in_flight
+    return float(by_rank.max()) * (1 + framework.fragments) + framework.overhead_bytes
+
+
+def _in_flight(choice: Choice, microbatches: int, rank: int) -> float:
+    """Microbatches that a rank holds at its peak by the family's closed form, less what that may be off by."""
+    peak = FAMILIES[choice.schedule].peak
+    if peak is None:
+        return 0.0
+    return peak(Setting(p=choice.pp, m=microbatches, v=choice.virtual or 1, n=choice.pp), rank)

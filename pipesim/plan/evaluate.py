@@ -1,0 +1,125 @@
+"""What one choice comes to: its schedule built, priced and simulated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal
+
+import numpy as np
+
+from pipesim.costs.costs import Costs, Floats
+from pipesim.costs.estimate import Estimate, estimate
+from pipesim.costs.layout import BadLayout
+from pipesim.engine import direct, fast
+from pipesim.ir.action import Kind
+from pipesim.ir.lower import lower
+from pipesim.ir.program import Program
+from pipesim.ir.schedule import Schedule
+from pipesim.plan.request import Request
+from pipesim.plan.space import Choice, layout_of
+from pipesim.schedules.catalogue import FAMILIES
+from pipesim.schedules.constraints import Unsuitable
+
+Verdict = Literal["fits", "too large", "slower", "unsuitable"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a choice. Seconds and bytes are known as far as they had to be."""
+
+    choice: Choice
+    verdict: Verdict
+    step_time_s: float = float("inf")
+    peak_bytes: float = float("inf")
+
+    @property
+    def rank(self) -> tuple[Any, ...]:
+        """Sorts by step time; of equals the simpler layout first, always in the same order."""
+        choice, core = self.choice, self.choice.core
+        return (
+            self.step_time_s, core.recompute != "none", choice.zero, core.tp, core.cp, core.ep, choice.pp,
+            choice.virtual or 1, not core.sequence_parallel, core.micro_batch, choice.schedule, str(choice.split),
+            core.recompute,
+        )  # fmt: skip
+
+
+def evaluate(request: Request, choice: Choice, slowest_s: float = float("inf")) -> Outcome:
+    """Simulate a choice, unless its memory or its time (more than `slowest_s`) rule it out before the end."""
+    try:
+        schedule, made = priced(request, choice)
+    except (Unsuitable, BadLayout):
+        return Outcome(choice, "unsuitable")
+    limit, costs = request.memory_bytes, made.costs
+    least = order_bytes(schedule, costs)
+    if least > limit:
+        return Outcome(choice, "too large", peak_bytes=least)
+    if request.comm == "edge" and direct.can_walk(schedule, costs):
+        step_s = direct.step(schedule, costs, reduce=reduces(choice), clip=True).step_time_s
+        if step_s > slowest_s:
+            return Outcome(choice, "slower", step_s)
+    program = lowered(request, choice, schedule)
+    timeline = fast.simulate(program, costs)
+    assert timeline.memory is not None
+    peak = float(timeline.memory.peak.max())
+    if peak > limit:
+        return Outcome(choice, "too large", timeline.step_time_s, peak)
+    return Outcome(choice, "slower" if timeline.step_time_s > slowest_s else "fits", timeline.step_time_s, peak)
+
+
+def priced(request: Request, choice: Choice, *, contention: bool = False) -> tuple[Schedule, Estimate]:
+    """The schedule of a choice and the costs of running it. Raises Unsuitable, BadLayout."""
+    layout = layout_of(request, choice)
+    schedule = built(choice.schedule, choice.pp, layout.microbatches, choice.virtual)
+    made = estimate(request.model, request.cluster, layout, schedule.placement, contention=contention)
+    return schedule, made
+
+
+@lru_cache(maxsize=64)
+def built(name: str, ranks: int, microbatches: int, virtual: int | None) -> Schedule:
+    """A family's schedule. Raises Unsuitable."""
+    options = {} if virtual is None else {"virtual": virtual}
+    return FAMILIES[name].build(ranks=ranks, microbatches=microbatches, **options)
+
+
+def reduces(choice: Choice) -> bool:
+    """Whether gradients are reduced over data-parallel replicas."""
+    return choice.dp * choice.core.cp > 1
+
+
+def lowered(request: Request, choice: Choice, schedule: Schedule) -> Program:
+    return lower(schedule, comm=request.comm, reduce=reduces(choice), clip=True)
+
+
+def order_bytes(schedule: Schedule, costs: Costs) -> float:
+    """What the fullest rank holds by the order of its actions alone: states, activations, and the working space of
+    each action, but no messages. A timeline holds no less."""
+    held = costs.held
+    assert held is not None
+    atoms = schedule.atoms
+    change = _changes(schedule, costs)
+    kind = atoms.kind
+    gives = (kind == Kind.B) | (kind == Kind.I) | (kind == Kind.W)
+    before = np.cumsum(change) - np.where(gives, change, 0.0)  # while an action runs, what it frees is still there
+    working = np.where(kind == Kind.W, 0.0, held.workspace[atoms.stage])
+    states = held.weights + held.gradients + held.optimizer
+    placement = schedule.placement
+    static = held.overhead + np.bincount(placement.ranks_of_stages, weights=states, minlength=placement.ranks)
+    peaks = []
+    for rank, (begin, end) in enumerate(zip(schedule.offsets[:-1], schedule.offsets[1:], strict=True)):
+        start = 0.0 if begin == 0 else float(np.sum(change[:begin]))
+        peaks.append(static[rank] + float((before[begin:end] - start + working[begin:end]).max(initial=0.0)))
+    return max(peaks, default=0.0)
+
+
+def _changes(schedule: Schedule, costs: Costs) -> Floats:
+    """Activation bytes that each action takes, or (negative) frees."""
+    held, atoms = costs.held, schedule.atoms
+    assert held is not None
+    size = held.activation[atoms.stage] / schedule.slices
+    part = held.released_at_input[atoms.stage]
+    kind = atoms.kind
+    taken = np.where(kind == Kind.F, size, 0.0)
+    freed = np.select([kind == Kind.B, kind == Kind.I, kind == Kind.W], [size, part * size, (1 - part) * size], 0.0)
+    changes: Floats = taken - freed
+    return changes
