@@ -15,10 +15,10 @@ from pipesim.viz.chart import as_figure
 from pipesim.viz.layout import base_layout, figures, rank_axis, rows_height, shape, short, time_axis, title
 from pipesim.viz.meta import figure_meta
 from pipesim.viz.palette import ThemeName
-from pipesim.viz.panel import is_painted, panel
+from pipesim.viz.panel import Panel, is_painted, panel
 from pipesim.viz.table import best_of, metric_rows
 
-_TOP, _BOTTOM, _HEADING = 106, 44, 40  # pixels
+_TOP, _BOTTOM, _HEADING, _SCALE = 106, 44, 40, 50  # pixels
 
 
 @dataclass(frozen=True)
@@ -40,30 +40,43 @@ def comparison(
     found: the metrics of each timeline, where they are known already (with throughput, say).
     """
     known = list(found) if found is not None else [summarize(timeline) for timeline in timelines]
+    return stacked(timelines, known, theme=theme, rows=table(timelines, known))
+
+
+def stacked(
+    timelines: Sequence[Timeline],
+    known: Sequence[Metrics],
+    *,
+    theme: ThemeName,
+    rows: dict[str, Any],
+    extra: tuple[Panel, str] | None = None,
+) -> go.Figure:
+    """A panel a timeline, and one more of the last timeline's ranks with its heading, if given."""
     what = [drawn(timeline) for timeline in timelines]
-    painted = is_painted(what)
-    places, whole = _places(timelines)
-    axes = [f"y{at + 1}" if at else "y" for at in range(len(timelines))]
-    panels = [panel(one, ("x", axis), painted=painted) for one, axis in zip(what, axes, strict=True)]
-    layout = base_layout(theme, height=whole + _TOP + _BOTTOM, top=_TOP, bottom=_BOTTOM)
+    painted = is_painted(what if extra is None else [*what, what[-1]])
+    shown = [*timelines, *([timelines[-1]] if extra else [])]
+    places, whole = _places(shown)
+    axes = [f"y{at + 1}" if at else "y" for at in range(len(shown))]
+    panels = [panel(one, ("x", axis), painted=painted) for one, axis in zip(what, axes, strict=False)]
+    headings = [_headline(timeline, one) for timeline, one in zip(timelines, known, strict=True)]
+    if extra is not None:
+        panels.append(extra[0])
+        headings.append(extra[1])
+    bottom = _BOTTOM + (_SCALE if extra else 0)
+    layout = base_layout(theme, height=whole + _TOP + bottom, top=_TOP, bottom=bottom)
     layout["legend"] |= {"y": 1 - 56 / layout["height"], "yanchor": "top"}
-    for timeline, axis, place in zip(timelines, axes, places, strict=True):
+    for timeline, axis, place in zip(shown, axes, places, strict=True):
         layout["yaxis" + axis[1:]] = rank_axis(theme, timeline.ranks, domain=place.domain(whole))
-    headline = [" · ".join(timeline.name for timeline in timelines), "on one time axis"]
+    headline = [" · ".join(rows["names"]), "on one time axis"]
     layout |= {
         "title": title(short(headline[0]), headline[1]),
         "xaxis": time_axis(theme, max(timeline.step_time_s for timeline in timelines), anchor=axes[-1]),
         "annotations": [
-            *(
-                _heading(timeline, one, place, whole)
-                for timeline, one, place in zip(timelines, known, places, strict=True)
-            ),
+            *(_heading(text, place, whole) for text, place in zip(headings, places, strict=True)),
             *(note for one in panels for note in one.notes),
         ],
         "images": [image for one in panels for image in one.images],
-        "meta": figure_meta(
-            [one.meta for one in panels], painted=painted, headline=headline, table=table(timelines, known)
-        ),
+        "meta": figure_meta([one.meta for one in panels], painted=painted, headline=headline, table=rows),
     }
     return as_figure({"data": _shared_legend([one.traces for one in panels]), "layout": layout})
 
@@ -93,9 +106,13 @@ def _places(timelines: Sequence[Timeline]) -> tuple[list[_Place], int]:
     return places, at
 
 
-def _heading(timeline: Timeline, found: Metrics, place: _Place, whole: int) -> dict[str, Any]:
+def _headline(timeline: Timeline, found: Metrics) -> str:
+    return f"<b>{short(timeline.name)}</b>  {shape(timeline)}  ·  {figures(found)}"
+
+
+def _heading(text: str, place: _Place, whole: int) -> dict[str, Any]:
     return {
-        "text": f"<b>{short(timeline.name)}</b>  {shape(timeline)}  ·  {figures(found)}",
+        "text": text,
         "xref": "paper",
         "yref": "paper",
         "x": 0,

@@ -31,11 +31,13 @@ def write_html(figure: go.Figure, path: str | os.PathLike[str]) -> None:
 def html(figure: go.Figure) -> str:
     """The page as text."""
     content = figure.to_plotly_json()
-    about = content["layout"].get("meta", {}).get("pipesim", {})
-    headline, below = about.get("headline", ("pipesim", ""))
+    about = content["layout"].get("meta", {}).get("pipesim")
+    if about is None:
+        return page("pipesim", graph("chart", content))
+    headline, below = about["headline"]
     body = [
         "<header><div>",
-        f"<h1>{escape(headline)}</h1><p class='about'>{escape(below)}</p></div>{tools(content)}</header>",
+        f"<h1>{escape(headline)}</h1><p class='about'>{escape(below)}</p></div>{tools()}</header>",
         figure_strip(about.get("summary", ())),
         graph("chart", content),
         f"<p class='hint'>{escape(_HINT)}</p>",
@@ -69,21 +71,15 @@ def graph(name: str, content: Mapping[str, Any], *, zoom: bool = True) -> str:
     )
 
 
-def tools(content: Mapping[str, Any]) -> str:
-    """Buttons: shades (where there are chunks to tell apart), whole step, picture, theme."""
-    panels = content["layout"].get("meta", {}).get("pipesim", {}).get("panels", ())
-    parts = []
-    if panels:
-        parts.append(
-            "<span class='group' role='group' aria-label='shade'>"
-            "<button data-set='shade' value='chunk' aria-pressed='true'>Shade by chunk</button>"
-            "<button data-set='shade' value='microbatch' aria-pressed='false'>by microbatch</button></span>"
-        )
-    parts.append("<button data-do='whole'>Whole step</button>")
-    parts.append(
-        "<button data-do='save'>Save picture</button><button data-set='theme' value='dark'>Light / dark</button>"
+def tools() -> str:
+    """Buttons: shades, whole step, picture, theme."""
+    return (
+        "<div class='tools'><span class='group' role='group' aria-label='shade'>"
+        "<button data-set='shade' value='chunk' aria-pressed='true'>Shade by chunk</button>"
+        "<button data-set='shade' value='microbatch' aria-pressed='false'>by microbatch</button></span>"
+        "<button data-do='whole'>Whole step</button><button data-do='save'>Save picture</button>"
+        "<button data-set='theme' value='dark'>Light / dark</button></div>"
     )
-    return f"<div class='tools'>{''.join(parts)}</div>"
 
 
 def figure_strip(entries: Sequence[Sequence[str]]) -> str:

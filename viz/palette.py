@@ -92,6 +92,12 @@ CAUSE_WORDS: dict[str, str] = {
 }
 RANK_COLOURS = ("#3672b9", "#d9653b", "#4aa277", "#8667b5", "#c08a1e", "#b0588f", "#2f8f9d", "#7a6a58")
 
+# Early (blue) over as planned (grey) to late (red), readable for colour-blind eyes.
+DIVERGING: tuple[tuple[int, int, int], ...] = (
+    (26, 82, 158), (74, 128, 191), (137, 176, 214), (199, 215, 229), (226, 228, 231),
+    (240, 206, 191), (229, 152, 120), (207, 92, 63), (160, 30, 34),
+)  # fmt: skip
+
 SHADES = 13
 _LIGHTEST = 0.6  # how far the last shade goes towards white
 

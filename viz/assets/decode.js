@@ -27,6 +27,11 @@
     return columns;
   };
 
+  // One 32-bit number an operation.
+  pipesim.decodeFloats = async function (text) {
+    return new Float32Array((await inflate(text)).buffer);
+  };
+
   async function inflate(text) {
     const packed = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
     const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));

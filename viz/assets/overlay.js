@@ -11,8 +11,11 @@
     graph.pipesim = overlay;
     overlay.ranges = old ? old.ranges : ranges(graph);
     overlay.scenes = await Promise.all(about.panels.map(async (panel) => {
-      const scene = pipesim.scene(await pipesim.decode(panel.timeline), panel, about.palette);
-      return Object.assign(scene, { diverging: pipesim.diverging && pipesim.diverging(panel) });
+      const columns = await pipesim.decode(panel.timeline);
+      for (const name of ["late", "longer"]) {
+        if (panel.values) columns[name] = await pipesim.decodeFloats(panel.values[name]);
+      }
+      return pipesim.scene(columns, panel, about.palette);
     }));
     if (graph.pipesim !== overlay) return null; // a newer figure has come meanwhile
     overlay.redraw = throttled(() => redraw(overlay));

@@ -114,9 +114,10 @@
   function label(context, scene, op, room, height) {
     const { columns, panel } = scene;
     const short = columns.microbatch[op] + (panel.slices > 1 ? "." + columns.slice[op] : "");
-    for (const [size, text, spare] of [[12, pipesim.text(scene, op), 24], [11, short, 0], [9, short, 0]]) {
+    const long = pipesim.text(scene, op), digits = String(panel.microbatches - 1).length - String(columns.microbatch[op]).length;
+    for (const [size, text, spare] of [[12, long, 24], [11, short, 0], [9, short, 0]]) {
       if (size > height - 1) continue;
-      if (text.length * size * 0.6 + spare <= room) return [text, size];
+      if ((text.length + digits) * size * 0.6 + spare <= room) return [text, size]; // all of a kind, or none
     }
     return ["", 0];
   }

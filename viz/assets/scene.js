@@ -10,6 +10,7 @@
     const lanes = new Map();
     const { kind, fused, lane, start, end, rank } = columns;
     for (let op = 0; op < kind.length; op++) {
+      if (panel.values && kind[op] > LAST_COMPUTE) continue; // between two runs: actions only
       if (panel.lanes[lane[op]] >= 0) {
         if (end[op] > start[op]) push(lanes, lane[op], op);
       } else if (fused[op]) rows[rank[op]][2].push(op);
@@ -25,7 +26,7 @@
       const top = panel.strip[0] + panel.lanes[which] * thick;
       scene.strips.push(strip(columns, rank[ops[0]], ops, top, top + 0.85 * thick, "transfers"));
     }
-    scene.idle = idleStrips(columns, panel);
+    scene.idle = panel.values ? [] : idleStrips(columns, panel);
     pipesim.restyle(scene, "chunk");
     return scene;
   };
@@ -97,6 +98,10 @@
     for (const [kind, { name, shades, pattern }] of Object.entries(palette.kinds)) {
       shades.forEach((rgba, at) => add(`${kind}.${at}`, { name, rgba, pattern: panel.values ? "" : pattern }));
     }
+    const levels = panel.values ? panel.values.colours.map((rgb) => [...rgb, 1]) : [];
+    for (const [kind, { name }] of Object.entries(palette.kinds)) {
+      levels.forEach((rgba, at) => add(`${kind}.level${at}`, { name, rgba, pattern: "" }));
+    }
     scene.shade = shade;
     scene.styles = styles;
     for (const strip of scene.idle) strip.style = Uint16Array.from(strip.ops, (span) => columns.idle_cause[span]);
@@ -104,10 +109,18 @@
       strip.style = Uint16Array.from(strip.ops, (op) => {
         const kind = columns.kind[op];
         if (kind === SEND || kind === RECV) return place.get(`flow${columns.flow[op]}`);
+        if (panel.values && kind <= LAST_COMPUTE) return place.get(`${kind}.level${levelOf(columns.late[op], panel.values)}`);
         return place.get(`${kind}.${kind > LAST_COMPUTE ? 0 : shadeOf(scene, op, palette.kinds[kind].shades.length)}`);
       });
     }
   };
+
+  // From early to late; the middle where nothing is known.
+  function levelOf(late, { scale, colours }) {
+    const middle = (colours.length - 1) / 2;
+    const share = Number.isNaN(late) ? 0 : Math.max(-1, Math.min(1, late / scale));
+    return Math.round(middle * (1 + share));
+  }
 
   // 0 is the full colour. Chunks are as far apart as they can be.
   function shadeOf(scene, op, steps) {

@@ -44,9 +44,16 @@
     const place = [`rank ${strip.rank}`, `stage ${columns.stage[op]}`, `microbatch ${columns.microbatch[op]}`];
     if (panel.slices > 1) place.push(`slice ${columns.slice[op]}`);
     const lines = [`${pipesim.text(scene, op)}  ${word}`, place.join(" · "), when];
-    if (panel.notes && panel.notes[op] !== undefined) lines.push(panel.notes[op]);
+    if (panel.values && strip.group === "compute") return [...lines, ...difference(columns, op)];
     return strip.group === "compute" ? [...lines, ...waits(scene, op)] : lines;
   };
+
+  // Against the other run.
+  function difference(columns, op) {
+    if (Number.isNaN(columns.late[op])) return ["only in this run"];
+    const say = (value, more, less) => `${pipesim.seconds(Math.abs(value))} ${value >= 0 ? more : less}`;
+    return [`starts ${say(columns.late[op], "later", "earlier")}`, `takes ${say(columns.longer[op], "longer", "less")}`];
+  }
 
   // What the box waited for: the idle spans that end where it begins, and the need that ended last.
   function waits(scene, op) {
