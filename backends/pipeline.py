@@ -36,6 +36,7 @@ class PipelineOptions:
     dynamic_shapes: shapes may differ from microbatch to microbatch.
     watch: note when each transfer is over (a thread a channel); else only when it was waited for.
     weigh_memory: note the bytes held after each action.
+    board: where this rank shows what it is at. strict: see `make_plan`.
     """
 
     stage: StageOptions = field(default_factory=StageOptions)
@@ -45,6 +46,7 @@ class PipelineOptions:
     watch: bool = False
     weigh_memory: bool = False
     board: Board | None = None
+    strict: bool = False
 
 
 class Pipeline:
@@ -67,7 +69,7 @@ class Pipeline:
         self.options = options or PipelineOptions()
         placement = program.schedule.placement
         self.modules = {
-            stage: _module(modules, stage % placement.length).to(self.device)
+            stage: module_of(modules, stage % placement.length).to(self.device)
             for stage in placement.stages_of(self.rank)
         }
         ties = self.options.ties or (find_ties(modules) if isinstance(modules, Sequence) else ())
@@ -89,7 +91,11 @@ class Pipeline:
         }
         self.updates = Updates(self.stages, self.options.optimizer, shared.replicas, shared.ties)
         self._training = make_runner(
-            make_plan(program, self.rank), self.stages, self.updates, self.device, self.options
+            make_plan(program, self.rank, strict=self.options.strict),
+            self.stages,
+            self.updates,
+            self.device,
+            self.options,
         )
         self._evaluating: Runner | None = None
 
@@ -143,5 +149,6 @@ def forwards_of(schedule: Schedule) -> Schedule:
     return replace(schedule, name=f"{schedule.name} (forwards)", atoms=alone, offsets=offsets, update_every=None)
 
 
-def _module(modules: Modules, stage: int) -> nn.Module:
+def module_of(modules: Modules, stage: int) -> nn.Module:
+    """One stage of the model."""
     return modules[stage] if isinstance(modules, Sequence) else modules(stage)

@@ -114,12 +114,21 @@ class Plan:
     channels: tuple[tuple[int, int, int], ...]  # of all ranks, in one order for all
 
 
-def make_plan(program: Program, rank: int) -> Plan:
-    """Raises CannotRun, and Deadlock where the program cannot end."""
+def make_plan(program: Program, rank: int, *, strict: bool = False) -> Plan:
+    """Raises CannotRun, and Deadlock where the program cannot end.
+
+    strict: every transfer where the program has it, waited for at both ends, however that ends: what a
+    program does whose channels disagree about their order.
+    """
     if np.isin(program.ops.kind, MOVES).any():
         raise CannotRun("moving activations (X and L)", "leave --offload out, or take another schedule")
     building = _Building(program, rank)
-    tasks = tuple(building.hoisted() if program.comm == "edge" else building.in_place())
+    if strict:
+        tasks = tuple(building.in_place(wait=True, together=False))
+    elif program.comm == "edge":
+        tasks = tuple(building.hoisted())
+    else:
+        tasks = tuple(building.in_place(wait=program.comm == "blocking", together=True))
     return Plan(program, rank, tasks, _channels(program))
 
 
@@ -225,11 +234,10 @@ class _Building:
             if receives or sends:
                 yield Transfers(tuple(receives), sends, wait=False)
 
-    def in_place(self) -> Iterator[Task]:
-        """Every transfer where the program has it, in the program's batches."""
+    def in_place(self, *, wait: bool, together: bool) -> Iterator[Task]:
+        """Every transfer where the program has it, in the program's batches or one by one."""
         program = self.program
-        batch = lanes(program).batch
-        blocking = program.comm == "blocking"
+        batch = lanes(program).batch if together else np.arange(len(program))
         pending: list[int] = []
 
         def flush() -> Iterator[Task]:
@@ -238,7 +246,7 @@ class _Building:
                 yield Transfers(
                     tuple(message for message in found if message.target == self.rank),
                     tuple(message for message in found if message.source == self.rank),
-                    wait=blocking,
+                    wait=wait,
                 )
                 pending.clear()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -31,6 +32,7 @@ class Task:
 
     steps: timed ones, after one that is not. samples: of one microbatch.
     lr: of AdamW; 0 only accumulates gradients. watch: note when each transfer is over.
+    strict: transfers exactly as the program has them, for one that the checker refuses.
     """
 
     program: Program
@@ -42,6 +44,7 @@ class Task:
     stage: StageOptions = StageOptions()
     dynamic_shapes: bool = False
     watch: bool = True
+    strict: bool = False
     weigh_memory: bool = True
 
 
@@ -62,25 +65,18 @@ class Outcome:
 
 def train(context: Context, task: Task) -> Outcome | None:
     """Run the steps; the outcome, on rank 0."""
-    job = _Job(context, task)
-    offset = clock_offset_ns()
+    job = Job(context, task)
     job.step(0)  # forms of messages, self-checks and allocations are of the first step only
-    mine: list[RankRecord] = []
-    for step in range(1, task.steps + 1):
-        mine.append(timed_step(job.runner, job.batch(step), offset_ns=offset, base_bytes=job.base_bytes()))
-    weighed = None
-    if task.weigh_memory:
-        job.runner.weigh_memory = True
-        weighed = gather(job.weigh(task.steps + 1, offset))
-        job.runner.weigh_memory = False
-    return _gathered(mine, weighed, job.runner.transport.message_bytes())
+    mine = [job.timed(step) for step in range(1, task.steps + 1)]
+    return job.outcome(mine)
 
 
-class _Job:
+class Job:
     """The runner of a task on this rank, and its data."""
 
     def __init__(self, context: Context, task: Task) -> None:
         self.task, self.device = task, context.device
+        self.offset_ns = clock_offset_ns()
         self.schedule = task.program.schedule
         options = PipelineOptions(
             stage=task.stage,
@@ -88,6 +84,7 @@ class _Job:
             dynamic_shapes=task.dynamic_shapes,
             watch=task.watch,
             board=context.board,
+            strict=task.strict,
         )
         self.pipeline: Pipeline | None = None
         if task.emulate is not None:
@@ -109,7 +106,7 @@ class _Job:
             stage: EmulatedStage(stage, costs, last=placement.is_last(stage))
             for stage in placement.stages_of(context.rank)
         }
-        plan = make_plan(self.task.program, context.rank)
+        plan = make_plan(self.task.program, context.rank, strict=self.task.strict)
         return make_runner(plan, stages, EmulatedUpdates(costs), context.device, options)
 
     def batch(self, step: int) -> Microbatches:
@@ -124,12 +121,27 @@ class _Job:
     def step(self, step: int) -> None:
         self.runner.run(self.batch(step))
 
-    def weigh(self, step: int, offset: int) -> RankRecord:
+    def all_message_bytes(self) -> dict[int, int]:
+        """Bytes of every message of the program, by the operation that sends."""
+        ranks = all_ranks(self.runner.transport.message_bytes())
+        return {op: size for rank in ranks for op, size in rank.items()}
+
+    def timed(self, step: int) -> RankRecord:
+        """One step of all ranks, begun together."""
+        return timed_step(self.runner, self.batch(step), offset_ns=self.offset_ns, base_bytes=self.base_bytes())
+
+    def outcome(self, mine: list[RankRecord]) -> Outcome | None:
+        """Everything on rank 0; of the steps, the one of median time in full."""
+        weighed = gather(self._weigh(len(mine) + 1)) if self.task.weigh_memory else None
+        return _gathered(mine, weighed, self.all_message_bytes())
+
+    def _weigh(self, step: int) -> RankRecord:
         """A step that notes bytes: saved tensors are kept where they can be weighed."""
         if self.pipeline is not None:
             for stage in self.pipeline.stages.values():
                 stage.options = replace(stage.options, track_memory=True)
-        return timed_step(self.runner, self.batch(step), offset_ns=offset, base_bytes=self.base_bytes())
+        self.runner.weigh_memory = True
+        return self.timed(step)
 
     def base_bytes(self) -> int:
         """Bytes of this rank's weights, gradients and optimizer state."""
@@ -152,15 +164,18 @@ def _gathered(
     mine: list[RankRecord], weighed: list[RankRecord] | None, message_bytes: dict[int, int]
 ) -> Outcome | None:
     """Everything on rank 0; of the steps, the one of median time in full."""
-    summary = ([(each.began, max(each.end.values(), default=each.began), each.loss) for each in mine], message_bytes)
-    all_ranks: list[tuple[list[tuple[int, int, float]], dict[int, int]]] = [summary] * dist.get_world_size()
-    dist.all_gather_object(all_ranks, summary)
-    steps = [[rank[0][step] for rank in all_ranks] for step in range(len(mine))]
-    step_s = [(max(end for _, end, _ in step) - min(begun for begun, _, _ in step)) * 1e-9 for step in steps]
-    middle = step_s.index(statistics.median_low(step_s))
-    records = gather(mine[middle])
+    steps = all_ranks([(each.began, max(each.end.values(), default=each.began), each.loss) for each in mine])
+    by_step = [[rank[step] for rank in steps] for step in range(len(mine))]
+    step_s = [(max(end for _, end, _ in one) - min(begun for begun, _, _ in one)) * 1e-9 for one in by_step]
+    records = gather(mine[step_s.index(statistics.median_low(step_s))])
     if records is None:
         return None
-    sizes = {tag: size for rank in all_ranks for tag, size in rank[1].items()}
-    losses = [sum(loss for _, _, loss in step) for step in steps]
-    return Outcome(losses, step_s, records, weighed, sizes)
+    losses = [sum(loss for _, _, loss in one) for one in by_step]
+    return Outcome(losses, step_s, records, weighed, message_bytes)
+
+
+def all_ranks(mine: Any) -> list[Any]:
+    """Every rank's value, on all ranks."""
+    found = [mine] * dist.get_world_size()
+    dist.all_gather_object(found, mine)
+    return found

@@ -27,6 +27,20 @@ _LAST_WORDS_S = 1.0  # others may have the cause to tell: their process should e
 _PR_SET_PDEATHSIG = 1
 
 
+@dataclass(eq=False)
+class WrongWorldSize(PipesimError):
+    """torchrun has started another number of processes than the schedule has ranks."""
+
+    processes: int
+    ranks: int
+
+    def __str__(self) -> str:
+        return (
+            f"torchrun started {self.processes} processes for a schedule of {self.ranks} ranks: "
+            f"use --nproc-per-node {self.ranks}, or --ranks {self.processes}"
+        )
+
+
 @dataclass(frozen=True)
 class Notice:
     """Why a rank stopped: the cause itself, a wait that did not end, or the loss of another rank."""
@@ -64,6 +78,20 @@ def work(folder: str, device: str, timeout_s: float, function: Callable[..., Any
             time.sleep(_LAST_WORDS_S)
         sys.stdout.flush()
         os._exit(1)  # no farewell to peers that may never answer
+
+
+def as_member(ranks: int, device: str, timeout_s: float, function: Callable[..., Any], *args: Any) -> Any:
+    """This process as one that torchrun has started. Raises WrongWorldSize, and what `function` raises."""
+    size = int(os.environ["WORLD_SIZE"])
+    if size != ranks:
+        raise WrongWorldSize(size, ranks)
+    try:
+        value = function(join(device, timeout_s), *args)
+        leave()
+        return value
+    except (NoProgress, PeerLost):
+        time.sleep(_LAST_WORDS_S)
+        raise
 
 
 def join(device: str, timeout_s: float, board: FileBoard | None = None) -> Context:

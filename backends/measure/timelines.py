@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -97,6 +97,20 @@ def assemble(program: Program, records: Sequence[RankRecord], *, source: Source 
         end[send], end[receive] = (left - zero) * 1e-9, (arrived - zero) * 1e-9
     facts = {"losses": [each.loss for each in records]}
     return Timeline(program, start, end, _memory(program, records, start, end), source, facts)
+
+
+def assemble_with_memory(
+    program: Program,
+    records: Sequence[RankRecord],
+    weighed: Sequence[RankRecord] | None,
+    *,
+    source: Source = "measured",
+) -> Timeline:
+    """One step's times with the memory of another step of the same program, in which bytes were noted."""
+    timeline = assemble(program, records, source=source)
+    if weighed is None:
+        return timeline
+    return replace(timeline, memory=_memory(program, weighed, timeline.start, timeline.end))
 
 
 def _memory(program: Program, records: Sequence[RankRecord], start: np.ndarray, end: np.ndarray) -> MemoryTrace | None:

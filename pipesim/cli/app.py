@@ -27,6 +27,9 @@ COMMANDS: dict[str, str] = {
     "check": "pipesim.cli.check",
     "catalog": "pipesim.cli.catalog",
     "goodput": "pipesim.cli.goodput",
+    "run": "pipesim.cli.run",
+    "profile": "pipesim.cli.profile",
+    "validate": "pipesim.cli.validate",
     "launch": "pipesim.cli.launch",
 }
 

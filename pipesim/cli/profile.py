@@ -1,0 +1,97 @@
+"""`pipesim profile`: what each stage and link takes, into a costs file that `simulate` reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from pipesim.cli import job
+from pipesim.cli.job import JobChoice, require_torch
+from pipesim.cli.options import Group, MemoryLimit, Microbatches, Name, Option, Ranks, Slices, Virtual
+from pipesim.costs.costs_file import write_costs_file
+
+require_torch()
+
+Out = Annotated[Path, typer.Option("--out", help="The costs file, JSON.")]
+Repeats = Annotated[int, typer.Option("--repeats", min=1, help="How often each stage is timed.")]
+
+
+def profile(
+    name: Name,
+    out: Out,
+    ranks: Ranks = None,
+    microbatches: Microbatches = None,
+    virtual: Virtual = None,
+    group: Group = None,
+    slices: Slices = None,
+    memory_limit: MemoryLimit = None,
+    option: Option = None,
+    model: job.Model = None,
+    emulate: job.Emulate = None,
+    device: job.Device = "cpu",
+    micro_batch: job.MicroBatch = 1,
+    seq: job.Seq = 64,
+    dtype: job.Dtype = "fp32",
+    seed: job.Seed = 0,
+    split_backward: job.SplitBackward = "graph",
+    timeout: job.Timeout = 60.0,
+    port: job.Port = 0,
+    repeats: Repeats = 9,
+) -> None:
+    """Measure seconds, bytes and links of a schedule's stages.
+
+    Example: pipesim profile 1f1b -p 2 -m 8 --model tiny-llama --out costs.json
+    then:    pipesim simulate 1f1b -p 2 -m 8 --costs costs.json
+    """
+    choice = JobChoice(
+        model=model, emulate=emulate, device=device, micro_batch=micro_batch, seq=seq, dtype=dtype, seed=seed,
+        split_backward=split_backward, timeout=timeout, port=port,
+    )  # fmt: skip
+    job.require_writable_all(out)
+    program, _ = job.program_of(
+        name, choice, ranks=ranks, microbatches=microbatches, virtual=virtual, group=group, slices=slices,
+        memory_limit=memory_limit, option=option,
+    )  # fmt: skip
+    task = job.task_of(program, choice)
+    found = measure(task, choice, repeats)
+    if found is None:
+        return
+    from pipesim.backends.job.profile import to_costs_file
+
+    lists, numbers, facts = to_costs_file(program, found)
+    write_costs_file(out, lists, numbers, facts)
+    _print(lists, numbers)
+
+
+def measure(task: Any, choice: JobChoice, repeats: int, *, run: bool = False) -> Any:
+    """What `profile` (and, with `run`, some steps) measured; None on a worker that is not rank 0."""
+    from functools import partial
+
+    from pipesim.backends.job.profile import profile as worker
+
+    return job.run_job(partial(worker, repeats=repeats, run=run), task, choice)
+
+
+def _print(lists: dict[str, list[float]], numbers: dict[str, float]) -> None:
+    from rich.table import Table
+
+    from pipesim.cli.tables import console
+    from pipesim.units import format_bytes, format_seconds
+
+    table = Table(title="one microbatch on each stage", title_justify="left")
+    for column in ("stage", "F", "B", "I", "W", "activation", "released at I", "message"):
+        table.add_column(column, justify="right")
+    for stage in range(len(lists["F"])):
+        times = (format_seconds(lists[kind][stage]) for kind in "FBIW")
+        table.add_row(
+            str(stage), *times, format_bytes(lists["activation_bytes"][stage]),
+            f"{lists['released_at_input'][stage]:.0%}", format_bytes(lists["message_bytes"][stage]),
+        )  # fmt: skip
+    rate = numbers.get("bytes_per_s")
+    table.caption = (
+        f"host {format_seconds(numbers['host_s'])} an action, message {format_seconds(numbers['latency_s'])}"
+        + (f" + bytes at {format_bytes(rate)}/s" if rate else "")
+    )
+    console().print(table)
