@@ -23,20 +23,20 @@ from pipesim.viz.layout import (
 from pipesim.viz.memory_curves import memory_traces
 from pipesim.viz.meta import figure_meta
 from pipesim.viz.palette import ThemeName
-from pipesim.viz.panel import is_painted, panel
+from pipesim.viz.panel import MOST_BARS, is_painted, panel
 from pipesim.viz.summary import summary
 
 _TOP, _BOTTOM, _MEMORY, _GAP = 112, 40, 150, 36  # pixels
 
 
-def chart(timeline: Timeline, metrics: Metrics, *, theme: ThemeName = "light") -> go.Figure:
+def chart(timeline: Timeline, metrics: Metrics, *, theme: ThemeName = "light", most_bars: int = MOST_BARS) -> go.Figure:
     """Boxes by kind, idle time by cause, transfers, critical path and memory; times in seconds.
 
-    Up to some 1,500 boxes are bars of plotly; more are a picture, which the page of `write_html` replaces by
-    every single box.
+    Up to `most_bars` boxes and idle spans are bars of plotly. More are a picture, which the page of `write_html`
+    replaces by every single box.
     """
     what = drawn(timeline)
-    painted = is_painted([what])
+    painted = is_painted([what], most_bars)
     main = panel(what, ("x", "y"), painted=painted)
     rows = rows_height(timeline)
     whole = rows + _GAP + _MEMORY
@@ -51,7 +51,7 @@ def chart(timeline: Timeline, metrics: Metrics, *, theme: ThemeName = "light") -
         "font": {"size": 10},
     }
     layout |= {
-        "title": title(f"{short(timeline.name)}, {shape(timeline)}", figures(metrics)),
+        "title": title(f"{short(timeline.name)}, {shape(timeline)}", figures(metrics), layout["height"]),
         "xaxis": time_axis(theme, timeline.step_time_s, anchor="y2"),
         "yaxis": rank_axis(theme, timeline.ranks, domain=[1 - rows / whole, 1.0]),
         "yaxis2": memory_axis(theme, timeline, domain=[0.0, _MEMORY / whole]),

@@ -15,7 +15,7 @@ from pipesim.viz.chart import as_figure
 from pipesim.viz.layout import base_layout, figures, rank_axis, rows_height, shape, short, time_axis, title
 from pipesim.viz.meta import figure_meta
 from pipesim.viz.palette import ThemeName
-from pipesim.viz.panel import Panel, is_painted, panel
+from pipesim.viz.panel import MOST_BARS, Panel, is_painted, panel
 from pipesim.viz.table import best_of, metric_rows
 
 _TOP, _BOTTOM, _HEADING, _SCALE = 106, 44, 40, 50  # pixels
@@ -33,14 +33,19 @@ class _Place:
 
 
 def comparison(
-    timelines: Sequence[Timeline], found: Sequence[Metrics] | None = None, *, theme: ThemeName = "light"
+    timelines: Sequence[Timeline],
+    found: Sequence[Metrics] | None = None,
+    *,
+    theme: ThemeName = "light",
+    most_bars: int = MOST_BARS,
 ) -> go.Figure:
     """Stack timelines, aligned at time 0; the page adds a table with the best figure of each row marked.
 
-    found: the metrics of each timeline, where they are known already (with throughput, say).
+    found: the metrics of each timeline, where they are known already (with throughput, say). most_bars: as in
+    `chart`.
     """
     known = list(found) if found is not None else [summarize(timeline) for timeline in timelines]
-    return stacked(timelines, known, theme=theme, rows=table(timelines, known))
+    return stacked(timelines, known, theme=theme, rows=table(timelines, known), most_bars=most_bars)
 
 
 def stacked(
@@ -50,10 +55,11 @@ def stacked(
     theme: ThemeName,
     rows: dict[str, Any],
     extra: tuple[Panel, str] | None = None,
+    most_bars: int = MOST_BARS,
 ) -> go.Figure:
     """A panel a timeline, and one more of the last timeline's ranks with its heading, if given."""
     what = [drawn(timeline) for timeline in timelines]
-    painted = is_painted(what if extra is None else [*what, what[-1]])
+    painted = is_painted(what if extra is None else [*what, what[-1]], most_bars)
     shown = [*timelines, *([timelines[-1]] if extra else [])]
     places, whole = _places(shown)
     axes = [f"y{at + 1}" if at else "y" for at in range(len(shown))]
@@ -69,7 +75,7 @@ def stacked(
         layout["yaxis" + axis[1:]] = rank_axis(theme, timeline.ranks, domain=place.domain(whole))
     headline = [" · ".join(rows["names"]), "on one time axis"]
     layout |= {
-        "title": title(short(headline[0]), headline[1]),
+        "title": title(short(headline[0]), headline[1], layout["height"]),
         "xaxis": time_axis(theme, max(timeline.step_time_s for timeline in timelines), anchor=axes[-1]),
         "annotations": [
             *(_heading(text, place, whole) for text, place in zip(headings, places, strict=True)),

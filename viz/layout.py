@@ -98,17 +98,16 @@ def rows_height(timeline: Timeline) -> int:
     return int(min(max(150, ranks * each), 420 + ranks * 6, 1400))
 
 
-def title(headline: str, below: str) -> Layout:
-    """A line in bold and one of figures beneath it."""
+def title(headline: str, below: str, height: int) -> Layout:
+    """A line in bold and one of figures beneath it, in a figure of that height in pixels."""
     return {
         "text": f"<b>{headline}</b><br><span style='font-size:12px'>{below}</span>",
         "x": 0,
         "xref": "paper",
         "xanchor": "left",
-        "y": 1,
+        "y": 1 - 22 / height,
         "yref": "container",
         "yanchor": "top",
-        "pad": {"t": 14},
         "font": {"size": 17},
     }
 

@@ -24,9 +24,9 @@ class Panel:
     meta: dict[str, Any]
 
 
-def is_painted(timelines: Sequence[Drawn]) -> bool:
+def is_painted(timelines: Sequence[Drawn], most_bars: int = MOST_BARS) -> bool:
     """Whether there are too many boxes for plotly."""
-    return sum(len(one.timeline.program) + len(one.idle.rank) for one in timelines) > MOST_BARS
+    return sum(len(one.timeline.program) + len(one.idle) for one in timelines) > most_bars
 
 
 def panel(drawn: Drawn, axes: tuple[str, str], *, painted: bool) -> Panel:
@@ -45,7 +45,7 @@ def panel(drawn: Drawn, axes: tuple[str, str], *, painted: bool) -> Panel:
         "sizex": timeline.step_time_s,
         "sizey": timeline.ranks,
         "sizing": "stretch",
-        "layer": "below",
+        "layer": "above",
         "name": "raster",
     }
     boxes = f"{len(timeline.boxes):,} boxes in a picture of {WIDTH:,} pixels; the HTML page draws each of them"

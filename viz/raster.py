@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import struct
 import zlib
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +16,11 @@ from numpy.typing import NDArray
 from pipesim.idle import CAUSES
 from pipesim.ir.action import Kind
 from pipesim.viz.bars import Bars, Drawn, chunk_of_stage, compute_bars
-from pipesim.viz.palette import CAUSE_COLOURS, KIND_COLOURS, rgb, rgba, shade_of_chunk, shades
+from pipesim.viz.palette import CAUSE_COLOURS, KIND_COLOURS, rgba, shade_of_chunk, shades
 
-WIDTH = 2000  # pixels of the whole step
-_ROW = 12  # pixels of a rank
+WIDTH = 4000  # pixels of the whole step
+_HEIGHT, _LEAST_ROW, _MOST_ROW = 1200, 8, 60  # pixels of all ranks and of one
+_EDGED = 8  # pixels from which a box has an edge
 
 Floats = NDArray[np.float64]
 
@@ -32,27 +34,33 @@ def raster(drawn: Drawn) -> str:
     shade = np.where(ops.kind <= Kind.W, by_chunk[chunk[ops.stage]], 0)[bars.op]
     colour = ops.kind[bars.op].astype(np.int64) * 100 + shade
     edges = np.linspace(0.0, timeline.step_time_s or 1.0, WIDTH + 1)
-    lines = np.zeros((timeline.ranks, WIDTH, 4))
-    low, high = (round((float(edge) + 0.5) * _ROW) for edge in (bars.low.min(), bars.high.max()))
-    for rank, line in enumerate(lines):
-        mine = drawn.idle.rank == rank
+    row = min(max(_HEIGHT // timeline.ranks, _LEAST_ROW), _MOST_ROW)
+    image = np.zeros((timeline.ranks, row, WIDTH, 4), np.uint8)
+    low, high = (float(edge) for edge in (bars.low.min(), bars.high.max()))
+    cuts = (low, (low + high) / 2, high) if ops.fused.any() else (low, high)  # a fused pair has a half each
+    for rank in range(timeline.ranks):
+        idle = np.zeros((WIDTH, 4))
         for code, cause in enumerate(CAUSES):
-            one = mine & (drawn.idle.cause == code)
-            _mix(line, edges, drawn.idle.begin[one], drawn.idle.end[one], rgba(CAUSE_COLOURS[cause]))
-        _mix_boxes(line, edges, bars.take(bars.rank == rank), colour[bars.rank == rank])
-    image = np.zeros((timeline.ranks, _ROW, WIDTH, 4), np.uint8)
-    image[:, low:high] = _bytes(lines)[:, None]
+            one = (drawn.idle.rank == rank) & (drawn.idle.cause == code)
+            _mix(idle, edges, drawn.idle.begin[one], drawn.idle.end[one], rgba(CAUSE_COLOURS[cause]))
+        for top, bottom in pairwise(cuts):
+            line = idle.copy()
+            mine = (bars.rank == rank) & (bars.low <= top) & (bars.high >= bottom)
+            _mix_boxes(line, edges, bars.take(mine), colour[mine])
+            first, last = (round((edge + 0.5) * row) for edge in (top, bottom))
+            image[rank, first:last] = _bytes(line)
     return _png(image.reshape(-1, WIDTH, 4))
 
 
 def _mix_boxes(line: Floats, edges: Floats, bars: Bars, colour: NDArray[np.integer]) -> None:
-    """The two halves of a fused pair count half each."""
-    height = (bars.high - bars.low) / (bars.high - bars.low).max(initial=1e-9)
     for one in np.unique(colour).tolist():
         mine = colour == one
-        shown = rgb(shades(KIND_COLOURS[Kind(one // 100)])[one % 100])
-        share = float(height[mine].mean())
-        _mix(line, edges, bars.start[mine], bars.end[mine], np.append(shown, share))
+        shown = rgba(shades(KIND_COLOURS[Kind(one // 100)])[one % 100])
+        _mix(line, edges, bars.start[mine], bars.end[mine], shown)
+    step = edges[1] - edges[0]
+    wide = bars.end - bars.start >= _EDGED * step
+    at = np.minimum((bars.start[wide] / step).astype(np.int64), len(line) - 1)
+    line[at, :3] = 0.5 * line[at, :3] + 0.5 * 255 * line[at, 3:]
 
 
 def _mix(line: Floats, edges: Floats, start: Floats, end: Floats, colour: Floats) -> None:
