@@ -64,7 +64,7 @@ $(VENV)/.core: pyproject.toml constraints.txt | $(bin)/python
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(bin)/python
-	$(pip) -e '.[run,search,dev]'
+	$(pip) -e '.[run,search,app,images,dev]'
 	@touch $@ $(VENV)/.core
 
 # Debian's Python comes without ensurepip: then the machine's pip puts one in.
