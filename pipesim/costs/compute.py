@@ -18,8 +18,9 @@ from pipesim.costs.fitted import derate
 from pipesim.costs.gpu import Gpu, find_gpu, precision_name
 from pipesim.costs.kernel_tables import Grid, grid, read_table
 
-Attention = Literal["flash", "flash1", "flash2", "triton", "fused-softmax", "unfused"]
-"""A fused kernel (the vendor's best, or an older one), or separate kernels with softmax and mask in one or in three."""
+Attention = Literal["flash", "flash1", "flash2", "triton", "fused-softmax", "unfused", "torch"]
+"""A fused kernel (the vendor's best, or an older one), or separate kernels: softmax and mask in one, in three, or in
+as many as plain torch code takes with its softmax in fp32."""
 Direction = Literal["forward", "backward"]
 
 TILE = 128
@@ -171,7 +172,7 @@ def _attention_grid(measured: str) -> Grid:
     return Grid(times.axes, tuple(-value for value in times.logs))
 
 
-_SOFTMAX = {"fused-softmax": (4.0, 6.0, 1), "unfused": (12.0, 14.0, 3)}
+_SOFTMAX = {"fused-softmax": (4.0, 6.0, 1), "unfused": (12.0, 14.0, 3), "torch": (26.0, 38.0, 5)}
 """Bytes an element of the scores that scale, mask and softmax move forward and backward in 16 bits; kernels."""
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import astuple, dataclass, replace
 
 import numpy as np
 
@@ -10,8 +11,7 @@ from pipesim.costs.cluster import Cluster
 from pipesim.costs.costs import Costs, Floats, StageBytes, Work
 from pipesim.costs.flops import model_flops
 from pipesim.costs.frameworks import closest_framework
-from pipesim.costs.group_comm import Groups
-from pipesim.costs.groups import expert_groups, rank_groups
+from pipesim.costs.groups import Ranks, expert_groups, rank_groups
 from pipesim.costs.habits import Habits, habits_of
 from pipesim.costs.layer_times import stage_parts
 from pipesim.costs.layout import Layout, SplitRule
@@ -19,7 +19,8 @@ from pipesim.costs.memory import message_bytes, stage_memory
 from pipesim.costs.model import Model
 from pipesim.costs.parts import COMMUNICATION, Part
 from pipesim.costs.pipeline_network import pipeline_network
-from pipesim.costs.sharded import optimizer_seconds, reduction_seconds
+from pipesim.costs.sharded import Update, update
+from pipesim.costs.site import Groups, Site
 from pipesim.costs.split import StageLayers, split_layers
 from pipesim.ir.action import Kind
 from pipesim.ir.needs import Flow
@@ -33,6 +34,7 @@ class Estimate:
     costs: Costs
     stages: tuple[StageLayers, ...]
     parts: tuple[tuple[Part, ...], ...]  # of each stage of the model
+    gather_s: Floats  # of each stage of the model: gathering of new weights, part of `costs.optimizer_s`
     layout: Layout
     habits: Habits
     assumptions: tuple[str, ...]
@@ -58,31 +60,27 @@ def estimate(
     habits = habits or habits_of(layout.framework)
     stages = split_layers(model, layout)
     devices = [int(rank) for rank in rank_groups(layout, "pp")[0]]
-    placed = [devices[rank] for rank in placement.ranks_of_stages[: placement.length]]
-    groups = {device: _groups_of(layout, device) for device in devices}
-    parts = tuple(
-        stage_parts(model, layout, cluster, cluster.gpu_of(device), groups[device], stage, habits)
-        for device, stage in zip(placed, stages, strict=True)
-    )
-    seconds = _seconds(parts, stages)
+    sites = [
+        Site(model, layout, cluster, habits, cluster.gpu_of(device), groups)
+        for device, groups in zip(devices, _groups(layout, devices), strict=True)
+    ]
+    placed = tuple(sites[rank] for rank in placement.ranks_of_stages[: placement.length])
+    priced = _priced(placed, stages)
+    parts = tuple(parts for parts, _ in priced)
+    ends = [end for _, end in priced]
     message = message_bytes(model, layout)
-    network = pipeline_network(cluster, layout, devices, message, contention=contention)
-    reduce_s = [
-        reduction_seconds(model, layout, cluster, groups[device], stage, habits, float(backward))
-        for device, stage, backward in zip(placed, stages, seconds[Kind.B], strict=True)
-    ]
-    optimizer_s = [
-        optimizer_seconds(model, layout, cluster, cluster.gpu_of(device), groups[device], stage, habits, float(forward))
-        for device, stage, forward in zip(placed, stages, seconds[Kind.F], strict=True)
-    ]
+
+    def of(values: Iterable[float]) -> Floats:
+        return _twice(np.array(list(values)), placement)
+
     costs = Costs(
         placement.stages,
-        {kind: _twice(values, placement) for kind, values in seconds.items()},
+        {kind: _twice(values, placement) for kind, values in _seconds(parts, stages).items()},
         tensor_comm_s={kind: _twice(values, placement) for kind, values in _communication(parts).items()},
         message_bytes={flow: np.full(placement.stages, message) for flow in (Flow.ACTIVATION, Flow.GRADIENT)},
-        network=network,
-        reduce_s=_twice(np.array(reduce_s), placement),
-        optimizer_s=_twice(np.array(optimizer_s), placement),
+        network=pipeline_network(cluster, devices, message, host_s=habits.message_host_s, contention=contention),
+        reduce_s=of(end.reduce_s for end in ends),
+        optimizer_s=of(end.optimizer_s + end.gather_s for end in ends),
         held=_held(model, layout, cluster, stages, devices, placement),
         work=Work(
             layout.tokens_per_step,
@@ -91,16 +89,42 @@ def estimate(
             cluster.gpu_of(devices[0]).peak(layout.number_format.matrix),
         ),
     )
-    return Estimate(costs, stages, parts, layout, habits, _assumptions(layout, habits, contention))
+    gather_s = np.array([end.gather_s for end in ends])
+    return Estimate(costs, stages, parts, gather_s, layout, habits, _assumptions(layout, habits, contention))
 
 
-def _groups_of(layout: Layout, device: int) -> Groups:
-    def of(groups: np.ndarray) -> tuple[int, ...]:
-        return tuple(int(member) for member in groups[(groups == device).any(axis=1)][0])
+def _priced(sites: Sequence[Site], stages: Sequence[StageLayers]) -> list[tuple[tuple[Part, ...], Update]]:
+    """Work of each stage, and what follows its last backward; stages that are alike are priced once."""
+    known: dict[object, tuple[tuple[Part, ...], Update]] = {}
+    found = []
+    for site, stage in zip(sites, stages, strict=True):
+        kinds = site.model.kinds()[stage.first : stage.first + stage.layers]
+        key = (kinds, stage.embedding, stage.head, site.gpu, *(_where(site, group) for group in astuple(site.groups)))
+        if key not in known:
+            parts = stage_parts(site, stage)
+            forward, backward = sum(part.forward_s for part in parts), sum(part.backward_s for part in parts)
+            known[key] = parts, update(site, stage, forward_s=forward, backward_s=backward)
+        found.append(known[key])
+    return found
 
-    expert = of(expert_groups(layout, "ep")) if layout.ep > 1 else (device,)
-    data = of(rank_groups(layout, "dp", "cp"))
-    return Groups(of(rank_groups(layout, "tp")), of(rank_groups(layout, "cp")), expert, data)
+
+def _where(site: Site, members: tuple[int, ...]) -> object:
+    """What the time of a group's communication depends on."""
+    if len(members) == 1:
+        return None
+    return site.cluster.span(members), site.cluster.route(members[0], members[1]).level
+
+
+def _groups(layout: Layout, devices: Sequence[int]) -> list[Groups]:
+    """The groups of each device."""
+    axes = [rank_groups(layout, "tp"), rank_groups(layout, "cp"), expert_groups(layout, "ep")]
+    axes += [rank_groups(layout, "dp", "cp"), rank_groups(layout, "pp")]
+    return [Groups(*(_members(groups, device) for groups in axes)) for device in devices]
+
+
+def _members(groups: Ranks, device: int) -> tuple[int, ...]:
+    row = int(np.flatnonzero(groups.ravel() == device)[0]) // groups.shape[1]
+    return tuple(groups[row].tolist())
 
 
 def _seconds(parts: tuple[tuple[Part, ...], ...], stages: tuple[StageLayers, ...]) -> dict[Kind, Floats]:

@@ -51,10 +51,12 @@ FRAMEWORKS: tuple[Framework, ...] = (
     # cross_entropy_loss_fusion: exp in place of the fp32 logits, then a half-precision gradient.
     Framework(
         name="megatron-core",
-        words=("megatron-core", "megatron core", "nemo", "0.1"),
+        words=("megatron-core", "megatron core", "0.1"),
         sequence_parallel=True,
         logits_bytes=6.0,
     ),
+    # Megatron-core with the recipes of NeMo or Megatron-Bridge.
+    Framework(name="nemo", words=("nemo", "megatron-bridge"), sequence_parallel=True, logits_bytes=6.0),
     # ZeRO-1 of fp16, and BF16_Optimizer, which accumulates in fp32 beside each bf16 gradient.
     Framework(
         name="megatron-deepspeed",

@@ -2,49 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
-from pipesim.costs.cluster import Cluster
 from pipesim.costs.collectives import collective_seconds
-from pipesim.costs.habits import Habits
-from pipesim.costs.layout import Layout
-from pipesim.costs.model import LayerKind, Model
+from pipesim.costs.model import LayerKind
 from pipesim.costs.p2p import p2p_seconds
 from pipesim.costs.parts import Part
+from pipesim.costs.site import Site
 
 
-@dataclass(frozen=True)
-class Groups:
-    """Devices of the tensor-, context-, expert- and data-parallel group of one rank (data: with context)."""
-
-    tensor: tuple[int, ...]
-    context: tuple[int, ...]
-    expert: tuple[int, ...]
-    data: tuple[int, ...] = ()
-
-
-def group_communication(
-    model: Model, layout: Layout, cluster: Cluster, groups: Groups, kind: LayerKind, habits: Habits
-) -> tuple[Part, ...]:
+def group_communication(site: Site, kind: LayerKind) -> tuple[Part, ...]:
     """Of one layer and one microbatch on one rank."""
-    return (
-        *_tensor(model, layout, cluster, groups.tensor, habits),
-        *_context(model, layout, cluster, groups.context),
-        *_expert(model, layout, cluster, groups.expert, kind),
-    )
+    return (*_tensor(site), *_context(site), *_expert(site, kind))
 
 
-def _tensor(model: Model, layout: Layout, cluster: Cluster, members: Sequence[int], habits: Habits) -> tuple[Part, ...]:
+def vocabulary_communication(site: Site) -> list[Part]:
+    """Of a vocabulary spread over pipeline stages, for one microbatch (2411.05288, section 4).
+
+    The last stage's output goes to all ranks, the sums of softmax are all-reduced, and so is the gradient.
+    """
+    layout, cluster, members = site.layout, site.cluster, site.groups.pipeline
+    if layout.vocabulary == "ends" or len(members) == 1:
+        return []
+    rows = layout.tokens * layout.number_format.activation_bytes
+    size, sums = rows * site.model.hidden / layout.sequence_shards, 8.0 * layout.tokens
+    once = collective_seconds(cluster, "broadcast", size, members)
+    statistics = collective_seconds(cluster, "all_reduce", sums, members)
+    back = collective_seconds(cluster, "all_reduce", size, members)
+    return [Part("vocabulary sums", "vocabulary", once + statistics, back)]
+
+
+def _tensor(site: Site) -> tuple[Part, ...]:
     """Two all-reduces each way, or with sequence parallelism as many all-gather and reduce-scatter pairs.
 
     Then the backward also gathers the inputs again for the weight gradients (2205.05198, section 4.2.2), which hides
     behind the products of the input gradients.
     """
+    layout, cluster, members = site.layout, site.cluster, site.groups.tensor
     if layout.tp == 1:
         return ()
-    size = layout.tokens * model.hidden * layout.number_format.activation_bytes
-    shown = 1.0 - habits.tensor_overlap
+    size = layout.tokens * site.model.hidden * layout.number_format.activation_bytes
+    shown = 1.0 - site.habits.tensor_overlap
     if not layout.sequence_parallel:
         once = 2 * collective_seconds(cluster, "all_reduce", size, members)
         return (Part("tensor-parallel all-reduce", "tensor", once, once),)
@@ -54,8 +50,9 @@ def _tensor(model: Model, layout: Layout, cluster: Cluster, members: Sequence[in
     return (Part("tensor-parallel gather and scatter", "tensor", once, once),)
 
 
-def _context(model: Model, layout: Layout, cluster: Cluster, members: Sequence[int]) -> tuple[Part, ...]:
+def _context(site: Site) -> tuple[Part, ...]:
     """Ring attention: cp-1 rounds of keys and values, backward also of their gradients; or all-to-all, or gather."""
+    model, layout, cluster, members = site.model, site.layout, site.cluster, site.groups.context
     if layout.cp == 1:
         return ()
     width = layout.number_format.activation_bytes
@@ -72,12 +69,11 @@ def _context(model: Model, layout: Layout, cluster: Cluster, members: Sequence[i
     return (Part("context-parallel all-to-all", "context", once, once),)
 
 
-def _expert(
-    model: Model, layout: Layout, cluster: Cluster, members: Sequence[int], kind: LayerKind
-) -> tuple[Part, ...]:
+def _expert(site: Site, kind: LayerKind) -> tuple[Part, ...]:
     """Dispatch and combine of the tokens that visit experts, each way."""
+    model, layout = site.model, site.layout
     if layout.ep == 1 or not kind.mixture or model.experts is None:
         return ()
     size = layout.tokens * model.experts.per_token * model.hidden * layout.number_format.activation_bytes
-    once = 2 * collective_seconds(cluster, "all_to_all", size / layout.sequence_shards, members)
+    once = 2 * collective_seconds(site.cluster, "all_to_all", size / layout.sequence_shards, site.groups.expert)
     return (Part("expert all-to-all", "expert", once, once),)

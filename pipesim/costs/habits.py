@@ -45,7 +45,7 @@ class Habits:
     layer_host_s: float = 0.0
     """Host time of one layer's forward; the backward takes as long."""
     message_host_s: float = 0.0
-    """Host time around the messages of one action, with the wait that it cannot hide."""
+    """What sending and receiving through the framework adds to the latency of a message."""
     step_host_s: float = 0.0
     """Host time of one step: data, gradient norm, logging."""
 
@@ -54,20 +54,15 @@ _HABITS: dict[str, Habits] = {
     # fused_bias_gelu, fused_bias_dropout, gradient_accumulation_fusion; vocab_parallel_cross_entropy: float, max,
     # subtract, exp, sum, divide; then exp in place, subtract, times the gradient, half.
     "megatron-lm": Habits(comm="blocking"),
-    # Transformer Engine, cross_entropy_loss_fusion, overlap_grad_reduce, overlap_param_gather, tp_comm_overlap.
-    "megatron-core": Habits(
-        copies=0.0,
-        loss=(14.0, 10.0),
-        tensor_overlap=0.7,
-        reduce_overlap=True,
-        gather_overlap=True,
-        comm="blocking",
-    ),
+    # Transformer Engine, cross_entropy_loss_fusion.
+    "megatron-core": Habits(copies=0.0, loss=(14.0, 10.0), reduce_overlap=True, gather_overlap=True),
+    # tp_comm_overlap beside overlap_grad_reduce and overlap_param_gather.
+    "nemo": Habits(copies=0.0, loss=(14.0, 10.0), tensor_overlap=0.7, reduce_overlap=True, gather_overlap=True),
     # Gradients accumulate by autograd in fp16; reduced after the last backward.
     "megatron-deepspeed": Habits(accumulation="half"),
-    # nn/activations.py: silu and product apart; optim/gradient_accumulator.py: hooks add to fp32;
-    # reduction by DistributedDataParallel's hooks in the last microbatch.
-    "nanotron": Habits(fused=False, copies=2.0, accumulation="fp32", reduce_overlap=True),
+    # nn/activations.py: silu and product apart; optim/gradient_accumulator.py: hooks add to fp32, whose reduction
+    # waits for the last of them.
+    "nanotron": Habits(fused=False, copies=2.0, accumulation="fp32"),
     # torch's GELU; flash-attention's loss works in place on the logits; weights gathered a layer ahead.
     "fsdp": Habits(
         fused=False, copies=1.0, loss=(6.0, 4.0), accumulation="half", reduce_overlap=True, gather_overlap=True

@@ -8,66 +8,60 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from functools import lru_cache
 
-from pipesim.costs.cluster import Cluster
-from pipesim.costs.compute import attention_seconds, gemm_seconds
+from pipesim.costs.compute import Direction, attention_seconds, gemm_seconds
 from pipesim.costs.flops import AttentionShape, Gemm, attention, gemms, head_gemm
-from pipesim.costs.gpu import Gpu
-from pipesim.costs.group_comm import Groups, group_communication
-from pipesim.costs.habits import Habits
+from pipesim.costs.group_comm import group_communication, vocabulary_communication
 from pipesim.costs.layout import Layout
 from pipesim.costs.memory_bound import embedding, loss, memory_bound
-from pipesim.costs.model import LayerKind, Model
+from pipesim.costs.model import LayerKind
 from pipesim.costs.parts import Part, add_up
 from pipesim.costs.sharded import gathered_weights
+from pipesim.costs.site import Site
 from pipesim.costs.split import StageLayers
 
 
-def stage_parts(
-    model: Model, layout: Layout, cluster: Cluster, gpu: Gpu, groups: Groups, stage: StageLayers, habits: Habits
-) -> tuple[Part, ...]:
+def stage_parts(site: Site, stage: StageLayers) -> tuple[Part, ...]:
     """All work of one stage for one microbatch, pieces of the same name added up; recompute is its own piece."""
-    kinds = model.kinds()[stage.first : stage.first + stage.layers]
-    recomputed = stage.layers if layout.recompute_layers is None else layout.recompute_layers
+    layout = site.layout
+    kinds = site.model.kinds()[stage.first : stage.first + stage.layers]
+    recomputed = stage.layers if layout.recompute_layers is None else min(layout.recompute_layers, stage.layers)
+    again = Counter(kinds[:recomputed])
     parts: list[Part] = []
     for kind, count in Counter(kinds).items():
-        layer = layer_parts(model, layout, cluster, gpu, groups, kind, habits)
+        layer = layer_parts(site, kind)
         parts += [part.times(count) for part in layer]
-        again = Counter(kinds[:recomputed])[kind]
-        if layout.recompute != "none" and again:
-            parts.append(_recompute(layer, layout).times(again))
+        if layout.recompute != "none" and again[kind]:
+            parts.append(_recompute(layer, layout).times(again[kind]))
     if stage.embedding:
-        parts += embedding(model, layout, gpu, stage.embedding, habits)
+        parts += embedding(site, stage.embedding)
     if stage.head:
-        parts += _head(model, layout, gpu, stage.head, habits)
+        parts += _head(site, stage.head)
     parts = list(add_up(parts))
-    parts += gathered_weights(model, layout, cluster, groups, stage, parts)
-    return (*parts, *_host(parts, layout, stage, min(recomputed, stage.layers), habits))
+    parts += gathered_weights(site, stage, parts)
+    return (*parts, _host(site, stage, recomputed, parts))
 
 
-@lru_cache(maxsize=65536)
-def layer_parts(
-    model: Model, layout: Layout, cluster: Cluster, gpu: Gpu, groups: Groups, kind: LayerKind, habits: Habits
-) -> tuple[Part, ...]:
+def layer_parts(site: Site, kind: LayerKind) -> tuple[Part, ...]:
     """All work of one layer for one microbatch on one rank, without recompute."""
+    model, layout = site.model, site.layout
     return (
-        *(product(gpu, gemm, layout.number_format.matrix, habits) for gemm in gemms(model, layout, kind)),
-        _attention(gpu, attention(model, layout, kind), layout, model.dropout),
-        *memory_bound(model, layout, gpu, kind, habits),
-        *group_communication(model, layout, cluster, groups, kind, habits),
+        *(product(site, gemm, layout.number_format.matrix) for gemm in gemms(model, layout, kind)),
+        _attention(site, attention(model, layout, kind)),
+        *memory_bound(site, kind),
+        *group_communication(site, kind),
     )
 
 
-def product(gpu: Gpu, gemm: Gemm, form: str, habits: Habits) -> Part:
-    """A product in the number format `form`, its input gradient (m, k, n), and its weight gradient (n, k, m), added to an fp32 matrix if fused.
+def product(site: Site, gemm: Gemm, form: str) -> Part:
+    """A product in the number format `form`, its input gradient (m, k, n), and its weight gradient (n, k, m).
 
-    Equal products of several experts run as one grouped kernel.
+    That is added to an fp32 matrix where a framework fuses this. Equal products of several experts are one kernel.
     """
-    fused = habits.accumulation == "fused"
+    fused = site.habits.accumulation == "fused"
 
     def seconds(m: int, n: int, k: int, accumulate: bool = False) -> float:
-        return gemm_seconds(gpu, m, n, k, precision=form, batch=gemm.count, accumulate=accumulate)
+        return gemm_seconds(site.gpu, m, n, k, precision=form, batch=gemm.count, accumulate=accumulate)
 
     return Part(
         gemm.name,
@@ -78,10 +72,13 @@ def product(gpu: Gpu, gemm: Gemm, form: str, habits: Habits) -> Part:
     )
 
 
-def _attention(gpu: Gpu, shape: AttentionShape, layout: Layout, dropout: bool) -> Part:
-    def seconds(backward: bool) -> float:
+def _attention(site: Site, shape: AttentionShape) -> Part:
+    layout = site.layout
+    kernel = layout.attention_kernel if layout.attention == "flash" or layout.attention_kernel == "torch" else None
+
+    def seconds(direction: Direction) -> float:
         return attention_seconds(
-            gpu,
+            site.gpu,
             batch=shape.batch,
             heads=shape.heads,
             seq_q=shape.seq_q,
@@ -90,13 +87,13 @@ def _attention(gpu: Gpu, shape: AttentionShape, layout: Layout, dropout: bool) -
             value_dim=shape.value_dim,
             causal=shape.causal,
             window=shape.window,
-            kind=layout.fused_attention if layout.attention == "flash" else layout.attention,
-            direction="backward" if backward else "forward",
-            dropout=dropout,
+            kind=kernel or layout.attention,
+            direction=direction,
+            dropout=site.model.dropout,
             precision="fp32" if layout.number_format.matrix == "fp32" else "fp16",
         )
 
-    return Part("attention", "attention", seconds(False), seconds(True))
+    return Part("attention", "attention", seconds("forward"), seconds("backward"))
 
 
 _REPEATED = {
@@ -117,18 +114,19 @@ def _recompute(layer: Sequence[Part], layout: Layout) -> Part:
     return Part("recompute", "recompute", 0.0, again)
 
 
-def _head(model: Model, layout: Layout, gpu: Gpu, share: float, habits: Habits) -> list[Part]:
+def _head(site: Site, share: float) -> list[Part]:
     """Output layer, in 16 bits where the others have fewer, and the loss over its logits."""
-    form = layout.number_format.matrix
-    made = product(gpu, head_gemm(model, layout, share=share), "bf16" if form in ("fp8", "fp4") else form, habits)
-    return [made, loss(model, layout, gpu, share, habits)]
+    form = site.layout.number_format.matrix
+    gemm = head_gemm(site.model, site.layout, share=share)
+    made = product(site, gemm, "bf16" if form in ("fp8", "fp4") else form)
+    return [made, loss(site, share), *vocabulary_communication(site)]
 
 
-def _host(parts: Sequence[Part], layout: Layout, stage: StageLayers, recomputed: int, habits: Habits) -> list[Part]:
+def _host(site: Site, stage: StageLayers, recomputed: int, parts: Sequence[Part]) -> Part:
     """What is left of the host's time when the GPU has done its work: it queues kernels while the GPU runs."""
-    once = habits.layer_host_s * (stage.layers + stage.embedding + stage.head)
-    again = habits.layer_host_s * recomputed if layout.recompute == "full" else 0.0
+    each = site.habits.layer_host_s
+    once = each * (stage.layers + stage.embedding + stage.head)
+    again = each * recomputed if site.layout.recompute == "full" else 0.0
     forward = max(0.0, once - sum(part.forward_s for part in parts))
     backward = max(0.0, once + again - sum(part.backward_s for part in parts))
-    messages = habits.message_host_s if layout.pp > 1 else 0.0
-    return [Part("host", "host", forward + messages, backward + messages)]
+    return Part("host", "host", forward, backward)

@@ -11,7 +11,7 @@ from pipesim.errors import PipesimError
 
 Recompute = Literal["none", "selective", "full"]
 Attention = Literal["flash", "fused-softmax", "unfused"]
-FusedAttention = Literal["flash", "flash1", "flash2", "triton"]
+AttentionKernel = Literal["flash", "flash1", "flash2", "triton", "torch"]
 Vocabulary = Literal["ends", "stages", "interlaced"]
 ContextComm = Literal["ring", "all-to-all", "all-gather"]
 SplitRule = Literal[
@@ -60,8 +60,8 @@ class Layout:
     """What selective recomputation repeats: of "core_attention", "norms", "mlp_activation" and "mlp"."""
     precision: str = "bf16"
     attention: Attention = "flash"
-    fused_attention: FusedAttention = "flash"
-    """Which kernel "flash" is: the GPU vendor's best, FlashAttention 1 or 2, or one in Triton."""
+    attention_kernel: AttentionKernel = "flash"
+    """Which "flash" it is: the GPU vendor's best, FlashAttention 1 or 2, one in Triton; "torch": "unfused" in fp32."""
     eager_norm: bool = False
     """RMSNorm as separate kernels."""
     micro_batch: int = 1
@@ -187,7 +187,7 @@ def _check_choices(layout: Layout) -> None:
     choices: dict[str, tuple[str, ...]] = {
         "recompute": get_args(Recompute),
         "attention": get_args(Attention),
-        "fused_attention": get_args(FusedAttention),
+        "attention_kernel": get_args(AttentionKernel),
         "vocabulary": get_args(Vocabulary),
         "context_comm": get_args(ContextComm),
         "precision": tuple(PRECISIONS),

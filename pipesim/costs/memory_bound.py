@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from pipesim.costs.compute import memory_seconds
 from pipesim.costs.flops import expert_tokens, gemms, padded_vocab
-from pipesim.costs.gpu import Gpu
-from pipesim.costs.habits import ACCUMULATION_BYTES, Habits
-from pipesim.costs.layout import Layout
+from pipesim.costs.habits import ACCUMULATION_BYTES
 from pipesim.costs.memory import layer_rank_parameters
-from pipesim.costs.model import LayerKind, Model
+from pipesim.costs.model import LayerKind
 from pipesim.costs.parts import Part
+from pipesim.costs.site import Site
 
 _NORM = (4.0, 10.0)  # backward: gradients of input and of weights are two kernels
 _EAGER_NORM = (36.0, 68.0)  # to fp32, square, mean, scale, to 16 bits, times weight; then all of it backwards
@@ -28,8 +27,9 @@ _COPY = (4.0, 4.0)
 _BIAS = 2.0  # backward: a column sum of the gradient
 
 
-def memory_bound(model: Model, layout: Layout, gpu: Gpu, kind: LayerKind, habits: Habits) -> tuple[Part, ...]:
+def memory_bound(site: Site, kind: LayerKind) -> tuple[Part, ...]:
     """Of one layer and one microbatch on one rank."""
+    model, layout, gpu, habits = site.model, site.layout, site.gpu, site.habits
     scale = layout.number_format.activation_bytes / 2
     own = layout.tokens * model.hidden / layout.sequence_shards * scale
 
@@ -50,9 +50,11 @@ def memory_bound(model: Model, layout: Layout, gpu: Gpu, kind: LayerKind, habits
             (7 * norms, 12 * norms) if eager_norm else (norms, 2 * norms),
         ),
         part("residuals", 2 * own, residual, (2, 4 if model.dropout else 2)),
-        _activation(model, layout, gpu, kind, habits, scale),
-        *_around_attention(model, layout, gpu, habits, scale),
+        _activation(site, kind, scale),
+        *_around_attention(site, scale),
     ]
+    if layout.number_format.matrix in _CASTS:
+        found.append(_casts(site, kind))
     if model.mlp_bias:
         outputs = scale * sum(gemm.m * gemm.n * gemm.count for gemm in gemms(model, layout, kind))
         found.append(part("bias gradients", outputs, (0.0, _BIAS), (0, 4)))
@@ -63,11 +65,30 @@ def memory_bound(model: Model, layout: Layout, gpu: Gpu, kind: LayerKind, habits
     return tuple(found)
 
 
+_CASTS: dict[str, tuple[float, float]] = {"fp8": (2.0, 4.0), "fp4": (4.0, 8.0)}
+"""Per input of a product, written in few bits and once more transposed; per gradient of its output, read too."""
+
+
+def _casts(site: Site, kind: LayerKind) -> Part:
+    model, layout, gpu = site.model, site.layout, site.gpu
+    forward, backward = _CASTS[layout.number_format.matrix]
+    products = gemms(model, layout, kind)
+    inputs, outputs = sum(g.m * g.k * g.count for g in products), sum(g.m * g.n * g.count for g in products)
+    count = len(products)
+    return Part(
+        "casts",
+        "memory",
+        memory_seconds(gpu, forward * inputs, kernels=count),
+        memory_seconds(gpu, backward * outputs, kernels=count),
+    )
+
+
 def _plus(one: tuple[float, float], other: tuple[float, float]) -> tuple[float, float]:
     return one[0] + other[0], one[1] + other[1]
 
 
-def _activation(model: Model, layout: Layout, gpu: Gpu, kind: LayerKind, habits: Habits, scale: float) -> Part:
+def _activation(site: Site, kind: LayerKind, scale: float) -> Part:
+    model, layout, habits = site.model, site.layout, site.habits
     experts = model.experts if kind.mixture else None
     if experts is None:
         numbers = layout.tokens * model.ffn / layout.tp
@@ -78,13 +99,14 @@ def _activation(model: Model, layout: Layout, gpu: Gpu, kind: LayerKind, habits:
     if model.gated_mlp:
         each, kernels = (_GATED, (1, 1)) if habits.fused else (_EAGER_GATED, (2, 5))
     forward, backward = (
-        memory_seconds(gpu, numbers * scale * b, kernels=k) for b, k in zip(each, kernels, strict=True)
+        memory_seconds(site.gpu, numbers * scale * b, kernels=k) for b, k in zip(each, kernels, strict=True)
     )
     return Part("activation function", "memory", forward, backward)
 
 
-def _around_attention(model: Model, layout: Layout, gpu: Gpu, habits: Habits, scale: float) -> list[Part]:
+def _around_attention(site: Site, scale: float) -> list[Part]:
     """Rotary embedding of queries and keys, and copies of these, values and result in another order."""
+    model, layout, gpu, habits = site.model, site.layout, site.gpu, site.habits
     inputs = layout.tokens * (model.query_width + model.key_value_width) / layout.tp * scale
     everything = inputs + layout.tokens * (model.value_width + model.key_value_width) / layout.tp * scale
     found = []
@@ -99,8 +121,9 @@ def _around_attention(model: Model, layout: Layout, gpu: Gpu, habits: Habits, sc
     return found
 
 
-def embedding(model: Model, layout: Layout, gpu: Gpu, share: float, habits: Habits) -> list[Part]:
+def embedding(site: Site, share: float) -> list[Part]:
     """Rows read; gradient rows added; with accumulation in kernels of their own, the whole table once more."""
+    model, layout, gpu, habits = site.model, site.layout, site.gpu, site.habits
     if not share:
         return []
     rows = layout.tokens * model.hidden * layout.number_format.activation_bytes * share
@@ -118,9 +141,10 @@ def embedding(model: Model, layout: Layout, gpu: Gpu, share: float, habits: Habi
     ]
 
 
-def loss(model: Model, layout: Layout, gpu: Gpu, share: float, habits: Habits) -> Part:
+def loss(site: Site, share: float) -> Part:
     """Softmax and cross-entropy over the logits of one microbatch."""
+    layout = site.layout
     shards = layout.tp if layout.vocabulary_over_tp else 1
-    logits = layout.tokens * padded_vocab(model, layout) * share / shards
-    forward, backward = (memory_seconds(gpu, size * logits, kernels=6) for size in habits.loss)
+    logits = layout.tokens * padded_vocab(site.model, layout) * share / shards
+    forward, backward = (memory_seconds(site.gpu, size * logits, kernels=6) for size in site.habits.loss)
     return Part("loss", "memory", forward, backward)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from typing import Literal, get_args
 
 from pipesim.errors import PipesimError
@@ -152,7 +153,7 @@ class Model:
 
     def kinds(self) -> tuple[LayerKind, ...]:
         """Kind of every layer, in order: layers of one kind cost the same."""
-        return tuple(self.kind(layer) for layer in range(self.layers))
+        return _kinds(self)
 
     @property
     def query_width(self) -> int:
@@ -168,6 +169,11 @@ class Model:
     def key_value_width(self) -> int:
         """Columns of the key projection alone (the value's are as many), for grouped-query attention."""
         return self.kv_heads * self.head_dim
+
+
+@lru_cache(maxsize=1024)
+def _kinds(model: Model) -> tuple[LayerKind, ...]:
+    return tuple(model.kind(layer) for layer in range(model.layers))
 
 
 _AT_LEAST_ONE = ("layers", "hidden", "heads", "kv_heads", "head_dim", "vocab")

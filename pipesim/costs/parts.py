@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-COMMUNICATION = ("tensor", "context", "expert", "data")
+COMMUNICATION = ("tensor", "context", "expert", "data", "vocabulary")
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,9 +45,9 @@ def cluster_of_row(row: Row) -> tuple[Cluster, dict[str, object]]:
     kind = next((kind for word, kind in _FABRICS if word in text), None)
     rate = row.get("node_network_gbit_s")
     known = isinstance(rate, int | float) and not isinstance(rate, bool) and rate > 0
-    whole = (
-        float(rate) * max(1.0, per_node / _count(row, "gpus_per_node", per_node)) if known else _usual(gpu, per_node)
-    )  # type: ignore[arg-type]
+    whole = _usual(gpu, per_node)
+    if isinstance(rate, int | float) and known:
+        whole = rate * max(1.0, per_node / _count(row, "gpus_per_node", per_node))
     if nodes > 1 and kind is None:
         assumed["fabric"] = "infiniband"
     if nodes > 1 and not known:

@@ -61,7 +61,7 @@ def layout_of_row(row: Row) -> RowLayout:
         recompute_layers=layers if isinstance(layers, int) else None,
         precision=_precision(row, framework.half, assumed),
         attention=_attention(row, assumed),  # type: ignore[arg-type]
-        fused_attention=_fused_attention(row, framework.name),  # type: ignore[arg-type]
+        attention_kernel=_attention_kernel(row),  # type: ignore[arg-type]
         eager_norm="no fused rmsnorm" in _text(row, "notes"),
         split=_split(row, framework.split, sizes["pp"] * sizes["virtual"], assumed),  # type: ignore[arg-type]
         vocabulary=_vocabulary(row),  # type: ignore[arg-type]
@@ -158,10 +158,10 @@ def _attention(row: Row, assumed: dict[str, object]) -> str:
     return "flash"
 
 
-def _fused_attention(row: Row, framework: str) -> str:
-    """Which fused kernel: "flash1", "flash2", "flash (triton)"; else the vendor's, as Transformer Engine takes it."""
+def _attention_kernel(row: Row) -> str:
+    """Which kernel: "flash1", "flash2", "flash (triton)", "torch"; else the vendor's, as in Transformer Engine."""
     text = _text(row, "attention")
-    return next((kind for kind in ("flash1", "flash2", "triton") if kind in text), "flash")
+    return next((kind for kind in ("flash1", "flash2", "triton", "torch") if kind in text), "flash")
 
 
 def _split(row: Row, usual: str, stages: int, assumed: dict[str, object]) -> str | tuple[int, ...]:

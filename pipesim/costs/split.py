@@ -37,11 +37,10 @@ class SplitCosts:
     head: float = 0.0
 
     def whole(self) -> list[float]:
-        """Cost of each layer, with the ends' costs on the first and last one."""
+        """Cost of each layer, with the embedding's on the first one, and of the head as one more piece, if any."""
         costs = list(self.layers)
         costs[0] += self.embedding
-        costs[-1] += self.head
-        return costs
+        return [*costs, self.head] if self.head else costs
 
 
 @lru_cache(maxsize=65536)
@@ -81,7 +80,9 @@ def layers_per_stage(model: Model, layout: Layout, costs: SplitCosts | None = No
         raise BadLayout(f"{len(costs.layers)} layer costs for {model.layers} layers", f"give {model.layers} numbers")
     if rule == "cost-threshold":
         return by_threshold(costs or nanotron_costs(model), stages)[0]
-    return balanced((costs or flops_costs(model, layout)).whole(), stages)
+    whole = (costs or flops_costs(model, layout)).whole()
+    counts = balanced(whole, stages)
+    return (*counts[:-1], counts[-1] - len(whole) + model.layers)  # the last stage may hold the head alone
 
 
 def even(layers: int, stages: int) -> Counts:
@@ -108,7 +109,7 @@ def ends_count_as_layers(layers: int, stages: int) -> Counts:
 def balanced(costs: Sequence[float], stages: int) -> Counts:
     """The contiguous split whose slowest stage is fastest; of those the one most even (least sum of squares).
 
-    Exact, by dynamic programming over (stage, layers so far); each stage holds at least one layer.
+    Exact, by dynamic programming over (stage, layers so far); each stage holds at least one.
     """
     layers = len(costs)
     if stages > layers:

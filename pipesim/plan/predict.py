@@ -4,22 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from pipesim.costs.estimate import estimate
+import numpy as np
+
+from pipesim.costs.estimate import Estimate, estimate
+from pipesim.costs.flops import model_flops
+from pipesim.costs.frameworks import GIB, closest_framework
+from pipesim.costs.gpu import Gpu
+from pipesim.costs.layout import Layout
 from pipesim.costs.model import Model
 from pipesim.costs.row_cluster import cluster_of_row
 from pipesim.costs.row_layout import layout_of_row
-from pipesim.engine.durations import durations
-from pipesim.engine.fast import holds
-from pipesim.engine.held import memory_trace
-from pipesim.plan.row_schedule import family_of, sweeper
+from pipesim.ir.action import Kind
+from pipesim.plan.row_schedule import RowSchedule, schedule_of_row
+from pipesim.plan.timing import Timed, timed
 
-Row = Mapping[str, object]
-GIB = 1 << 30
+Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Prediction:
+    """What `docs/rows.md` describes, field by field.
+
+    memory_gb: GiB, the most of any rank, counted as the framework reports it. mfu: of the 16-bit peak.
+    exposed_comm_s: how much sooner the step would end if no communication took time, mean over ranks.
+    assumed: what the row did not say, as "name=value".
+    """
+
     step_time_s: float
     tokens_per_s_per_gpu: float
     mfu: float
@@ -30,27 +42,47 @@ class Prediction:
 
 
 def predict_row(row: Row) -> Prediction:
-    made = layout_of_row(row)
-    layout = made.layout
-    model = Model.from_fields(row)
-    cluster, assumed = cluster_of_row(row)
-    family = family_of(str(row.get("schedule") or ""), layout)
-    fast = sweeper(family, layout.pp, layout.microbatches, layout.virtual, "edge", layout.dp * layout.cp > 1)
-    program = fast.program
-    est = estimate(model, cluster, layout, program.schedule.placement, contention=False)
-    costs = est.costs
-    timing = durations(program, costs)
-    start, end = fast.run(*holds(program, timing, costs))
-    step = float(end.max())
-    memory = memory_trace(program, costs, start, end)
-    work = costs.work
-    rate = work.tokens / step / work.gpus
+    """Predict one row. Raises PipesimError where it lacks something, or its numbers do not fit together."""
+    read = layout_of_row(row)
+    layout, model = read.layout, Model.from_fields(row)
+    cluster, unsaid = cluster_of_row(row)
+    plan = schedule_of_row(row, layout)
+    made = estimate(model, cluster, layout, plan.placement, contention=False)
+    run = timed(plan, made.costs, reduce=layout.dp * layout.cp > 1)
+    costs = made.costs
+    later = plan.more_in_flight * float((costs.of_kind(Kind.F) + costs.of_kind(Kind.B)).max())
+    step = run.step_s + later
+    tokens = layout.tokens_per_step / step
+    flops = model_flops(model, tokens=tokens, seq=layout.seq)
     return Prediction(
-        step,
-        rate,
-        work.model_flops / step / work.gpus / work.peak_flops,
-        float(memory.peak.max()) / GIB,
-        0.0,
-        0.0,
-        tuple({**made.assumed, **assumed}),
+        step_time_s=step,
+        tokens_per_s_per_gpu=tokens / layout.gpus,
+        mfu=flops / layout.gpus / _sixteen_bit_peak(cluster.gpu_of(0)),
+        memory_gb=_memory(made, plan, run, layout) / GIB,
+        bubble_fraction=1 - float(run.busy_s.mean()) / (run.makespan_s + later),
+        exposed_comm_s=_exposed(made, plan, run, layout),
+        assumed=tuple(f"{name}={value}" for name, value in {**read.assumed, **unsaid}.items()),
     )
+
+
+def _sixteen_bit_peak(gpu: Gpu) -> float:
+    return gpu.peak("bf16" if "bf16" in gpu.peaks else "fp16")
+
+
+def _memory(made: Estimate, plan: RowSchedule, run: Timed, layout: Layout) -> float:
+    """Bytes of the fullest rank, with the microbatches that a spread vocabulary keeps in flight besides."""
+    held, framework = made.costs.held, closest_framework(layout.framework)
+    assert held is not None
+    own = np.bincount(plan.placement.ranks_of_stages, weights=held.activation, minlength=plan.placement.ranks)
+    more = plan.more_in_flight + plan.longer_in_flight * np.arange(plan.placement.ranks, 0, -1)
+    peak = float((run.peak_bytes + own * np.minimum(more, layout.microbatches)).max())
+    if framework.reports == "device":
+        return peak
+    return (peak - framework.overhead_bytes) / (1 + framework.fragments)
+
+
+def _exposed(made: Estimate, plan: RowSchedule, run: Timed, layout: Layout) -> float:
+    """Inside stages, mean over ranks; messages between them; reduction and gathering after them."""
+    inside = sum(float(values.sum()) for kind, values in made.costs.tensor_comm_s.items() if kind in (Kind.F, Kind.B))
+    share = inside * layout.microbatches / plan.placement.ranks / plan.placement.chains
+    return share + run.messages_s + run.sync_s + float(made.gather_s.max())

