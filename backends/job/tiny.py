@@ -101,5 +101,6 @@ def tiny_stage(
 
 
 def next_token_loss(logits: Tensor, target: Tensor) -> Tensor:
-    """Mean cross entropy."""
-    return functional.cross_entropy(logits.flatten(0, 1).float(), target.flatten())
+    """Mean cross entropy, in no less than float32."""
+    flat = logits.flatten(0, 1)
+    return functional.cross_entropy(flat.to(torch.promote_types(flat.dtype, torch.float32)), target.flatten())

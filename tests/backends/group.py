@@ -19,12 +19,17 @@ def free_port() -> int:
         return int(found.getsockname()[1])
 
 
-def run_group(ranks: int, function: Callable[..., Any], *args: Any, timeout_s: float = 100) -> list[Any]:
-    """`function(*args)` in `ranks` processes of one gloo group; what each returned, by rank."""
+def run_group(
+    ranks: int, function: Callable[..., Any], *args: Any, timeout_s: float = 100, leave_together: bool = True
+) -> list[Any]:
+    """`function(*args)` in `ranks` processes of one gloo group; what each returned, by rank.
+
+    leave_together: whether all ends well, so that the processes can wait for each other at the end.
+    """
     port = free_port()
     results = _CONTEXT.SimpleQueue()
     processes = [
-        _CONTEXT.Process(target=_member, args=(rank, ranks, port, results, function, args), daemon=True)
+        _CONTEXT.Process(target=_member, args=(rank, ranks, port, results, function, args, leave_together), daemon=True)
         for rank in range(ranks)
     ]
     for process in processes:
@@ -46,7 +51,9 @@ def run_group(ranks: int, function: Callable[..., Any], *args: Any, timeout_s: f
     return [found[rank] for rank in range(ranks)]
 
 
-def _member(rank: int, ranks: int, port: int, results: Any, function: Callable[..., Any], args: Any) -> None:
+def _member(
+    rank: int, ranks: int, port: int, results: Any, function: Callable[..., Any], args: Any, together: bool
+) -> None:
     import torch
     import torch.distributed as dist
 
@@ -55,8 +62,9 @@ def _member(rank: int, ranks: int, port: int, results: Any, function: Callable[.
     try:
         dist.init_process_group("gloo", f"tcp://127.0.0.1:{port}", timedelta(seconds=30), rank=rank, world_size=ranks)
         value = function(*args)
-        dist.barrier()
-        dist.destroy_process_group()
+        if together:
+            dist.barrier()
+            dist.destroy_process_group()
     except BaseException:
         failure = traceback.format_exc()
     results.put((rank, value, failure))
