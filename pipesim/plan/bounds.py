@@ -9,6 +9,7 @@ them only add. So what the bound excludes no simulation would have brought back.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,11 +17,11 @@ import numpy as np
 
 from pipesim.costs.costs import Floats
 from pipesim.costs.frameworks import closest_framework
-from pipesim.costs.group_comm import Groups
 from pipesim.costs.groups import expert_groups, rank_groups
 from pipesim.costs.habits import habits_of
 from pipesim.costs.layer_times import stage_parts
 from pipesim.costs.memory import stage_memory
+from pipesim.costs.site import Groups, Site
 from pipesim.costs.split import StageLayers
 from pipesim.plan.request import Request
 from pipesim.plan.space import Choice, Core, Shape, core_layout, layers_of, layout_of, shape_of, stages_of
@@ -61,38 +62,42 @@ def _added(values: Floats, layers: tuple[int, ...]) -> Floats:
 
 
 def times(request: Request, core: Core) -> Times:
-    """What the parts of a model take at least under a core, whatever arranges them. Zeros for a mixed cluster,
-    where it depends on the place."""
-    model = request.model
-    if len({node.name for node in request.cluster.nodes}) > 1 or request.cluster.devices < core.tp * core.cp * core.ep:
-        return Times(np.zeros((model.layers, 3)), np.zeros(3), np.zeros(3))
-    kinds = model.kinds()
-    of_kind = {kind: _of(request, core, StageLayers(kinds.index(kind), 1)) for kind in set(kinds)}
+    """What the parts of a model take at least under a core, whatever arranges them: each on the best devices."""
+    cluster = request.cluster
+    first = {node.name: start for node, start in zip(cluster.nodes[::-1], cluster.starts[-2::-1], strict=True)}
+    found = [times_on(request, core, device, _LEFT_OUT) for device in first.values()]
     return Times(
-        np.array([of_kind[kind] for kind in kinds]),
-        _of(request, core, StageLayers(0, 0, embedding=1.0)),
-        _of(request, core, StageLayers(0, 0, head=1.0)),
+        np.min([one.layers for one in found], axis=0),
+        np.min([one.embedding for one in found], axis=0),
+        np.min([one.head for one in found], axis=0),
     )
 
 
-def _of(request: Request, core: Core, stage: StageLayers) -> Floats:
+def times_on(request: Request, core: Core, device: int, without: Sequence[str] = ()) -> Times:
+    """What the parts of a model take on one device, each by itself, without some groups of work."""
+    kinds, site = request.model.kinds(), _site(request, core, device)
+
+    def of(stage: StageLayers) -> Floats:
+        parts = [part for part in stage_parts(site, stage) if part.group not in without]
+        rows = [(part.forward_s, part.input_s, part.weight_s) for part in parts]
+        found: Floats = np.array(rows).reshape(-1, 3).sum(axis=0)
+        return found
+
+    of_kind = {kind: of(StageLayers(kinds.index(kind), 1)) for kind in set(kinds)}
+    ends = of(StageLayers(0, 0, embedding=1.0)), of(StageLayers(0, 0, head=1.0))
+    return Times(np.array([of_kind[kind] for kind in kinds]), *ends)
+
+
+def _site(request: Request, core: Core, device: int) -> Site:
+    """A device with its groups, as they are in any layout: neighbours. Those of data and pipeline parallelism do
+    not matter here."""
     layout, cluster = core_layout(request, core), request.cluster
-    groups = _groups(request, core)
-    parts = stage_parts(request.model, layout, cluster, cluster.gpu_of(0), groups, stage, habits_of(request.framework))
-    rows = [(part.forward_s, part.input_s, part.weight_s) for part in parts if part.group not in _LEFT_OUT]
-    found: Floats = np.array(rows).reshape(-1, 3).sum(axis=0)
-    return found
-
-
-def _groups(request: Request, core: Core) -> Groups:
-    """Groups of the first device; those of data parallelism do not matter here."""
-    layout = core_layout(request, core)
-
-    def first(groups: np.ndarray) -> tuple[int, ...]:
-        return tuple(groups[0].tolist())
-
-    expert = first(expert_groups(layout, "ep")) if core.ep > 1 else (0,)
-    return Groups(first(rank_groups(layout, "tp")), first(rank_groups(layout, "cp")), expert, (0,))
+    expert = expert_groups(layout, "ep")[0] if core.ep > 1 else np.zeros(1, np.int64)
+    found = [rank_groups(layout, "tp")[0], rank_groups(layout, "cp")[0], expert]
+    base = min(device, cluster.devices - 1 - max(int(members.max()) for members in found))
+    tensor, context, experts = (tuple((base + members).tolist()) for members in found)
+    groups = Groups(tensor, context, experts, (device,), (device,))
+    return Site(request.model, layout, cluster, habits_of(request.framework), cluster.gpu_of(device), groups)
 
 
 def core_bound_s(request: Request, core: Core, least: Times) -> float:
@@ -133,6 +138,8 @@ class Bytes:
     embedding: Floats
     head: Floats
     both: Floats
+    working: float
+    """The most that any part holds on top while it runs."""
 
     def of_stages(self, layers: tuple[int, ...]) -> Floats:
         """(stages, 2)."""
@@ -151,11 +158,13 @@ def held(request: Request, choice: Choice) -> Bytes:
 
     def of(stage: StageLayers) -> Floats:
         memory = stage_memory(model, layout, stage)
-        return np.array([memory.states.total, memory.activations.stored])
+        return np.array([memory.states.total, memory.activations.stored, memory.activations.working])
 
     of_kind = {kind: of(StageLayers(kinds.index(kind), 1)) for kind in set(kinds)}
     ends = [of(StageLayers(0, 0, *shares)) for shares in ((1.0, 0.0), (0.0, 1.0), (1.0, 1.0))]
-    return Bytes(np.array([of_kind[kind] for kind in kinds]), *ends)
+    working = max(float(one[2]) for one in (*of_kind.values(), *ends))
+    embedding, head, both = (end[:2] for end in ends)
+    return Bytes(np.array([of_kind[kind][:2] for kind in kinds]), embedding, head, both, working)
 
 
 def choice_memory_bytes(request: Request, choice: Choice, least: Bytes) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -10,12 +10,13 @@ import numpy as np
 
 from pipesim.costs.costs import Costs, Floats
 from pipesim.costs.estimate import Estimate, estimate
-from pipesim.costs.layout import BadLayout
+from pipesim.costs.layout import BadLayout, Layout
 from pipesim.engine import direct, fast
 from pipesim.ir.action import Kind
 from pipesim.ir.lower import lower
 from pipesim.ir.program import Program
 from pipesim.ir.schedule import Schedule
+from pipesim.plan.mixed import arranged, fitted, looks_right, slowest_first
 from pipesim.plan.request import Request
 from pipesim.plan.space import Choice, layout_of
 from pipesim.schedules.catalogue import FAMILIES
@@ -50,29 +51,52 @@ def evaluate(request: Request, choice: Choice, slowest_s: float = float("inf")) 
         schedule, made = priced(request, choice)
     except (Unsuitable, BadLayout):
         return Outcome(choice, "unsuitable")
-    limit, costs = request.memory_bytes, made.costs
+    costs, limit = made.costs, _limits(request, made.costs)
     least = order_bytes(schedule, costs)
-    if least > limit:
-        return Outcome(choice, "too large", peak_bytes=least)
+    if (least > limit).any():
+        return Outcome(choice, "too large", peak_bytes=float(least.max()))
     if request.comm == "edge" and direct.can_walk(schedule, costs):
         step_s = direct.step(schedule, costs, reduce=reduces(choice), clip=True).step_time_s
         if step_s > slowest_s:
             return Outcome(choice, "slower", step_s)
-    program = lowered(request, choice, schedule)
-    timeline = fast.simulate(program, costs)
+    timeline = fast.simulate(lowered(request, choice, schedule), costs)
     assert timeline.memory is not None
-    peak = float(timeline.memory.peak.max())
-    if peak > limit:
-        return Outcome(choice, "too large", timeline.step_time_s, peak)
-    return Outcome(choice, "slower" if timeline.step_time_s > slowest_s else "fits", timeline.step_time_s, peak)
+    peak = timeline.memory.peak
+    fits = bool((peak <= limit).all())
+    verdict: Verdict = "too large" if not fits else "slower" if timeline.step_time_s > slowest_s else "fits"
+    return Outcome(choice, verdict, timeline.step_time_s, float(peak.max()))
+
+
+def _limits(request: Request, costs: Costs) -> Floats:
+    """Most that each rank may hold."""
+    assert costs.held is not None
+    assert costs.held.limit is not None
+    most = float("inf") if request.max_memory_bytes is None else request.max_memory_bytes
+    limits: Floats = np.minimum(costs.held.limit, most)
+    return limits
 
 
 def priced(request: Request, choice: Choice, *, contention: bool = False) -> tuple[Schedule, Estimate]:
     """The schedule of a choice and the costs of running it. Raises Unsuitable, BadLayout."""
-    layout = layout_of(request, choice)
+    layout, nodes = placed(request, choice)
+    cluster = arranged(request.cluster, nodes)
+    if request.is_mixed and not looks_right(cluster, choice.pp):
+        raise BadLayout("a stage whose first GPU is not its slowest", "other degrees, or nodes in another order")
     schedule = built(choice.schedule, choice.pp, layout.microbatches, choice.virtual)
-    made = estimate(request.model, request.cluster, layout, schedule.placement, contention=contention)
-    return schedule, made
+    return schedule, estimate(request.model, cluster, layout, schedule.placement, contention=contention)
+
+
+def placed(request: Request, choice: Choice) -> tuple[Layout, tuple[int, ...]]:
+    """The layout of a choice, and the order of the cluster's nodes it wants. Raises BadLayout."""
+    layout = layout_of(request, choice)
+    if not request.is_mixed:
+        return layout, ()
+    if choice.split != "fitted":
+        return layout, slowest_first(request.cluster)
+    fit = fitted(request, choice)
+    if fit is None:
+        raise BadLayout(f"no split of {request.model.layers} layers", "fits these nodes")
+    return replace(layout, split=fit.layers), fit.nodes
 
 
 @lru_cache(maxsize=64)
@@ -91,8 +115,8 @@ def lowered(request: Request, choice: Choice, schedule: Schedule) -> Program:
     return lower(schedule, comm=request.comm, reduce=reduces(choice), clip=True)
 
 
-def order_bytes(schedule: Schedule, costs: Costs) -> float:
-    """What the fullest rank holds by the order of its actions alone: states, activations, and the working space of
+def order_bytes(schedule: Schedule, costs: Costs) -> Floats:
+    """What each rank holds by the order of its actions alone: states, activations, and the working space of
     each action, but no messages. A timeline holds no less."""
     held = costs.held
     assert held is not None
@@ -109,7 +133,7 @@ def order_bytes(schedule: Schedule, costs: Costs) -> float:
     for rank, (begin, end) in enumerate(zip(schedule.offsets[:-1], schedule.offsets[1:], strict=True)):
         start = 0.0 if begin == 0 else float(np.sum(change[:begin]))
         peaks.append(static[rank] + float((before[begin:end] - start + working[begin:end]).max(initial=0.0)))
-    return max(peaks, default=0.0)
+    return np.array(peaks)
 
 
 def _changes(schedule: Schedule, costs: Costs) -> Floats:

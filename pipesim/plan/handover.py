@@ -30,10 +30,8 @@ _TITAN_SCHEDULES = {
 def simulate_command(choice: Choice, layout: Layout, model: str, cluster: str) -> str:
     """The `pipesim simulate` that shows this choice in full."""
     words = ["pipesim", "simulate", choice.schedule, "--model", model, "--cluster", cluster]
-    degrees = {"--pp": layout.pp, "--tp": layout.tp, "--dp": layout.dp}
-    for option, value in degrees.items():
-        words += [option, str(value)]
-    for option, value, usual in (
+    words += ["--pp", str(layout.pp), "--tp", str(layout.tp), "--dp", str(layout.dp)]
+    options: tuple[tuple[str, int | str, int | str], ...] = (
         ("--cp", layout.cp, 1),
         ("--ep", layout.ep, 1),
         ("--virtual", choice.virtual or 1, 1),
@@ -41,7 +39,8 @@ def simulate_command(choice: Choice, layout: Layout, model: str, cluster: str) -
         ("--recompute", layout.recompute, "none"),
         ("--precision", layout.precision, "bf16"),
         ("--split", _split_text(layout), "even"),
-    ):
+    )
+    for option, value, usual in options:
         if value != usual:
             words += [option, str(value)]
     words += ["--micro-batch", str(layout.micro_batch), "--global-batch", str(layout.global_batch)]

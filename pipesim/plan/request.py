@@ -69,10 +69,15 @@ class Request:
         return tuple(name for name in USUAL_SCHEDULES if name in FAMILIES)
 
     @property
+    def is_mixed(self) -> bool:
+        """Whether the cluster's nodes differ."""
+        return len({node.name for node in self.cluster.nodes}) > 1
+
+    @property
     def memory_bytes(self) -> float:
-        """Most that a rank may hold: what was given, and never more than the smallest GPU has."""
-        least = float(min(gpu.memory_bytes for gpu in self.cluster.gpus))
-        return least if self.max_memory_bytes is None else min(least, self.max_memory_bytes)
+        """Most that any rank may hold: what was given, and never more than the largest GPU has."""
+        most = float(max(gpu.memory_bytes for gpu in self.cluster.gpus))
+        return most if self.max_memory_bytes is None else min(most, self.max_memory_bytes)
 
 
 def _check(request: Request) -> None:

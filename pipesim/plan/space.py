@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
+from typing import Literal
 
 from pipesim.costs.activations import layer_activations
 from pipesim.costs.layout import BadLayout, Layout, Recompute, SplitRule
@@ -18,6 +19,9 @@ from pipesim.schedules.constraints import Unsuitable
 _LARGEST_MICRO_BATCH = 64
 _LARGEST_CP = 16
 _MOST_VIRTUAL = 8
+
+
+Split = SplitRule | tuple[int, ...] | Literal["fitted"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +38,8 @@ class Core:
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """One point of the space: a layout and a schedule family. `virtual` is None where the family has no choice."""
+    """One point of the space: a layout and a schedule family. `virtual` is None where the family has no choice;
+    the split "fitted" is found for the nodes of a mixed cluster, together with their order."""
 
     core: Core
     pp: int
@@ -42,7 +47,7 @@ class Choice:
     schedule: str
     virtual: int | None
     zero: int
-    split: SplitRule | tuple[int, ...]
+    split: Split
 
 
 def cores(request: Request) -> Iterator[Core]:
@@ -107,19 +112,22 @@ def choices(request: Request, core: Core) -> Iterator[Choice]:
         if request.global_batch % (dp * core.micro_batch) or (core.cp * dp) % core.ep:
             continue
         for name, virtual in _schedules(request, pp):
-            splits = _splits_of(request, pp * _chunks(name, pp, virtual))
+            chunks = _chunks(name, pp, virtual)
+            splits = _splits_of(request, pp * chunks)
+            if request.is_mixed and pp > 1 and chunks == 1:
+                splits = [*splits, "fitted"]
             for zero, split in product(_zero_stages(request, pp, dp * core.cp), splits):
                 yield Choice(core=core, pp=pp, dp=dp, schedule=name, virtual=virtual, zero=zero, split=split)
 
 
 def layout_of(request: Request, choice: Choice) -> Layout:
-    """The layout of a choice. Raises BadLayout."""
-    core = choice.core
+    """The layout of a choice; evenly split where that is not known yet. Raises BadLayout."""
+    core, split = choice.core, "even" if choice.split == "fitted" else choice.split
     return Layout(
         tp=core.tp, pp=choice.pp, dp=choice.dp, cp=core.cp, ep=core.ep, virtual=stages_of(choice) // choice.pp,
         sequence_parallel=core.sequence_parallel, zero_stage=choice.zero, recompute=core.recompute,
         precision=request.precision, micro_batch=core.micro_batch, global_batch=request.global_batch,
-        seq=request.seq, split=choice.split, framework=request.framework,
+        seq=request.seq, split=split, framework=request.framework,
     )  # fmt: skip
 
 
@@ -211,9 +219,9 @@ def _schedules(request: Request, pp: int) -> Iterator[tuple[str, int | None]]:
                 yield name, virtual
 
 
-def _splits_of(request: Request, stages: int) -> list[SplitRule | tuple[int, ...]]:
+def _splits_of(request: Request, stages: int) -> list[Split]:
     """Rules that apply to so many stages; of those that give the same split the first."""
-    found: dict[tuple[int, ...], SplitRule | tuple[int, ...]] = {}
+    found: dict[tuple[int, ...], Split] = {}
     for split in request.splits:
         counts = layers_of(request, stages, split)
         if counts is not None:
@@ -221,8 +229,10 @@ def _splits_of(request: Request, stages: int) -> list[SplitRule | tuple[int, ...
     return list(found.values())
 
 
-def layers_of(request: Request, stages: int, split: SplitRule | tuple[int, ...]) -> tuple[int, ...] | None:
-    """Layers of each stage; None where the rule cannot split so."""
+def layers_of(request: Request, stages: int, split: Split) -> tuple[int, ...] | None:
+    """Layers of each stage; None where the rule cannot split so, or is not known yet."""
+    if split == "fitted":
+        return None
     key = (stages, split)
     if key not in request.known_splits:
         try:
