@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pipesim.schedules.families_one_way import ONE_WAY
 from pipesim.schedules.families_special import SPECIAL
 from pipesim.schedules.families_two_way import TWO_WAY
 from pipesim.schedules.family import Family, Form
@@ -54,6 +55,7 @@ FAMILIES: dict[str, Family] = {
             peak_formula="min(((v-1)N + 2(p-1-r) + 1)/v, m)",
             peak=lambda x, r: min(((x.v - 1) * x.n + 2 * (x.p - 1 - r) + 1) / x.v, x.m),
         ),
+        *ONE_WAY,
         *TWO_WAY,
         *SPECIAL,
     )
