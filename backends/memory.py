@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 import torch
 from torch import Tensor
+from torch.distributed.tensor import DTensor
 
 
 def bytes_of(tensors: Iterable[Tensor], outside: Iterable[int] = ()) -> int:
@@ -11,7 +12,7 @@ def bytes_of(tensors: Iterable[Tensor], outside: Iterable[int] = ()) -> int:
     seen = set(outside)
     total = 0
     for tensor in tensors:
-        storage = tensor.untyped_storage()
+        storage = local(tensor).untyped_storage()
         address = storage.data_ptr()
         if address not in seen:
             seen.add(address)
@@ -22,7 +23,12 @@ def bytes_of(tensors: Iterable[Tensor], outside: Iterable[int] = ()) -> int:
 def addresses_of(module: torch.nn.Module) -> frozenset[int]:
     """Addresses of the storages of a module's parameters and buffers, which are no activations."""
     tensors = [*module.parameters(), *module.buffers()]
-    return frozenset(tensor.untyped_storage().data_ptr() for tensor in tensors)
+    return frozenset(local(tensor).untyped_storage().data_ptr() for tensor in tensors)
+
+
+def local(tensor: Tensor) -> Tensor:
+    """This rank's part of a tensor that is spread over ranks; any other tensor itself."""
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
 def device_peak_bytes(device: torch.device) -> int:

@@ -41,6 +41,7 @@ class Wires:
     """How this process reaches the others.
 
     groups: by channel, a process group of its own where the backend needs one.
+    ranks: the global rank of each pipeline rank, where several pipelines run side by side; else they are the same.
     dynamic: shapes may change from message to message (types may not).
     watch: note when each transfer is over, on threads that wait for them.
     """
@@ -49,6 +50,11 @@ class Wires:
     groups: Mapping[Channel, dist.ProcessGroup] = field(default_factory=dict)
     dynamic: bool = False
     watch: bool = False
+    ranks: Sequence[int] = ()
+
+    def global_rank(self, rank: int) -> int:
+        """Of a pipeline rank, in the whole job."""
+        return self.ranks[rank] if self.ranks else rank
 
 
 @dataclass(eq=False)
@@ -200,14 +206,15 @@ class Transport:
     def _isend(self, message: Message, tensor: Tensor, number: int, pending: _Pending) -> None:
         with in_words(message):
             tag = message.tag * _STRIDE + number
-            work = dist.isend(tensor, message.target, self._group(message), tag)
+            work = dist.isend(tensor, self.wires.global_rank(message.target), self._group(message), tag)
         pending.buffers.append(tensor)  # alive until it has arrived
         pending.works.append(work)
 
     def _irecv(self, message: Message, tensor: Tensor, number: int, pending: _Pending) -> None:
         with in_words(message):
             tag = message.tag * _STRIDE + number
-            pending.works.append(dist.irecv(tensor, message.source, self._group(message), tag))
+            source = self.wires.global_rank(message.source)
+            pending.works.append(dist.irecv(tensor, source, self._group(message), tag))
 
     def _group(self, message: Message) -> dist.ProcessGroup | None:
         return self.wires.groups.get(message.channel)

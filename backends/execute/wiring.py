@@ -17,24 +17,31 @@ from pipesim.ir.placement import Placement
 Tie = tuple[tuple[int, str], ...]  # (stage of the model, name of its parameter), all one weight
 
 
-def channel_groups(plan: Plan, device: torch.device) -> dict[Channel, dist.ProcessGroup]:
+def channel_groups(
+    plan: Plan, device: torch.device, pipelines: Sequence[Sequence[int]] = ()
+) -> dict[Channel, dist.ProcessGroup]:
     """What each channel runs on: with NCCL a communicator of its own, or one a pair; gloo needs none.
+
+    pipelines: the global ranks of each, where several run the same program side by side.
 
     Communicators are connected here, in the same order on all ranks: connecting them when first used would
     wait for whoever is busy elsewhere.
     """
     if dist.get_backend() != "nccl":
         return {}
-    groups: dict[tuple[int, ...], dist.ProcessGroup] = {}
     found: dict[Channel, dist.ProcessGroup] = {}
-    for source, target, flow in plan.channels:
-        ends = (min(source, target), max(source, target))
-        name = (source, target, flow) if plan.program.comm == "edge" else ends
-        if name not in groups:
-            groups[name] = dist.new_group(list(ends))
-            if plan.rank in ends:
-                dist.all_reduce(torch.zeros(1, device=device), group=groups[name])
-        found[source, target, flow] = groups[name]
+    for pipeline in pipelines or [range(plan.program.ranks)]:
+        groups: dict[tuple[int, ...], dist.ProcessGroup] = {}
+        for source, target, flow in plan.channels:
+            ends = (min(source, target), max(source, target))
+            name = (source, target, flow) if plan.program.comm == "edge" else ends
+            if name not in groups:
+                members = [pipeline[end] for end in ends]
+                groups[name] = dist.new_group(members)
+                if dist.get_rank() in members:
+                    dist.all_reduce(torch.zeros(1, device=device), group=groups[name])
+            if dist.get_rank() in pipeline:
+                found[source, target, flow] = groups[name]
     return found
 
 
