@@ -50,7 +50,10 @@ FAMILIES: dict[str, Family] = {
                 "p divides m",
             ),
             latency=Form(
-                "2(vp-1)C", lambda x: 2 * (x.v * x.p - 1) * x.C, lambda x: x.m % x.p == 0 and x.m > x.p, "p divides m, m > p"
+                "2(vp-1)C",
+                lambda x: 2 * (x.v * x.p - 1) * x.C,
+                lambda x: x.m % x.p == 0 and x.m > x.p,
+                "p divides m, m > p",
             ),
             peak_formula="min(((v-1)N + 2(p-1-r) + 1)/v, m)",
             peak=lambda x, r: min(((x.v - 1) * x.n + 2 * (x.p - 1 - r) + 1) / x.v, x.m),

@@ -69,7 +69,7 @@ ONE_WAY = (
         ),
         peak_formula="min(p, m)",
         peak=lambda x, r: min(x.p, x.m),
-    ),  # fmt: skip
+    ),
     Family("zb-h2", zb_h2, _ZERO_BUBBLE, peak_formula="2p-1 at most"),
     Family(
         "interleaved-zb",
@@ -82,7 +82,7 @@ ONE_WAY = (
             lambda x: _equal(x) and _whole_rounds(x),
             "F = I = W, p divides m",
         ),
-    ),  # fmt: skip
+    ),
     Family(
         "zb-v",
         zb_v,
@@ -94,7 +94,7 @@ ONE_WAY = (
             "F = I = W, m ≥ 2p-1",
         ),
         peak_formula="p at most",
-    ),  # fmt: skip
+    ),
     Family(
         "v-half",
         v_half,
@@ -106,7 +106,7 @@ ONE_WAY = (
             "F = I = W, m ≥ 2p, p ≥ 3",
         ),
         peak_formula="⌊(p+2)/2⌋ at most",
-    ),  # fmt: skip
+    ),
     Family(
         "v-min",
         v_min,
@@ -118,7 +118,7 @@ ONE_WAY = (
             "F = I = W, m ≥ 2p, p ≥ 3",
         ),
         peak_formula="⌊(p+4)/3⌋ at most",
-    ),  # fmt: skip
+    ),
     Family("1f1b-v", one_f_one_b_v, _BALANCED),
     Family(
         "gis",
@@ -131,6 +131,6 @@ ONE_WAY = (
             lambda x: _whole_rounds(x) and x.W <= x.I,
             "p divides m, N = p",
         ),
-    ),  # fmt: skip
+    ),
     Family("gis-h", gis_h, _OFFLOAD),
 )
