@@ -80,7 +80,7 @@ def memory_axis(theme: ThemeName, timeline: Timeline, **more: Any) -> Layout:
     known = timeline.memory is not None
     return {
         "rangemode": "tozero",
-        "tickformat": "~s",
+        "tickformat": "~s" if known else ".4~g",
         "ticksuffix": "B" if known else "",
         "title": {"text": "memory" if known else "microbatches<br>in flight", "font": {"size": 11}, "standoff": 4},
         "gridcolor": colours.grid,
