@@ -25,12 +25,16 @@ COMMANDS: dict[str, str] = {
     "schedules": "pipesim.cli.schedules",
     "schedule": "pipesim.cli.schedule",
     "check": "pipesim.cli.check",
+    "plan": "pipesim.cli.plan",
     "catalog": "pipesim.cli.catalog",
+    "estimate": "pipesim.cli.estimate",
+    "predict": "pipesim.cli.predict",
     "goodput": "pipesim.cli.goodput",
     "run": "pipesim.cli.run",
     "profile": "pipesim.cli.profile",
     "validate": "pipesim.cli.validate",
     "launch": "pipesim.cli.launch",
+    "serving": "pipesim.cli.serving",
 }
 
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -16,6 +16,7 @@ from pipesim.cli.options import schedule_from_options, transfers_of
 from pipesim.costs.costs import Costs
 from pipesim.costs.costs_file import read_costs_file
 from pipesim.costs.estimate import Estimate, estimate, typical_times
+from pipesim.costs.habits import USUAL_TENSOR_OVERLAP, Habits, habits_of
 from pipesim.costs.layout import Layout
 from pipesim.costs.plain import PlainCosts, parse_costs
 from pipesim.errors import PipesimError
@@ -46,9 +47,22 @@ SequenceParallel = Annotated[
     typer.Option("--sequence-parallel/--no-sequence-parallel", help="Split norms over tp (on where tp > 1)."),
 ]
 Split = Annotated[str, typer.Option("--split", help="Layers to stages: even, balanced, … or numbers such as 10,12,10.")]
+FrameworkName = Annotated[
+    str, typer.Option("--framework", help="Whose kernels, overlap and host times: megatron-lm, nemo, nanotron, fsdp, …")
+]
+AttentionName = Annotated[str, typer.Option("--attention", help="flash, fused-softmax or unfused.")]
+OverlapText = Annotated[
+    str | None,
+    typer.Option(
+        "--overlap", help="What runs behind compute: none, or some of tensor,reduce,gather (as the framework does)."
+    ),
+]
 CommPolicy = Annotated[
     str, typer.Option("--comm", help="Lanes of transfers: edge, pair, rank or blocking (see docs/communication.md).")
 ]
+
+
+_OVERLAPS = ("tensor", "reduce", "gather")
 
 
 @dataclass(eq=False)
@@ -82,6 +96,9 @@ class CostOptions:
     sequence_parallel: bool | None = None
     split: str = "even"
     comm: str = "edge"
+    framework: str = "megatron-lm"
+    attention: str = "flash"
+    overlap: str | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,7 +181,7 @@ def _case_of_model(name: str, options: CostOptions, choice: dict[str, Any]) -> C
     choice = choice | {"microbatches": layout.microbatches, "ranks": layout.pp}
     times = typical_times(model, cluster, layout)
     schedule = schedule_from_options(name, **choice, offered=times)
-    made = estimate(model, cluster, layout, schedule.placement)
+    made = estimate(model, cluster, layout, schedule.placement, habits=habits_with(options.framework, options.overlap))
     program = _lower(name, schedule, options.comm, layout.dp * layout.cp > 1, clip=schedule.update_every is None)
     facts = {"model": model.name, "cluster": cluster.name, "layout": describe(made.layout)}
     return Case(schedule, program, made.costs, made, facts)
@@ -188,10 +205,28 @@ def layout_of(options: CostOptions, ranks: int, devices: int) -> Layout:
         zero_stage=options.zero,
         recompute=options.recompute,  # type: ignore[arg-type]  # Layout refuses other words
         precision=options.precision,
+        framework=options.framework,
+        attention=options.attention,  # type: ignore[arg-type]
         micro_batch=options.micro_batch,
         global_batch=options.global_batch or ranks * dp * options.micro_batch,
         seq=options.seq,
         split=_layer_counts(split) if split[:1].isdigit() else split,  # type: ignore[arg-type]
+    )
+
+
+def habits_with(framework: str, overlap: str | None) -> Habits:
+    """A framework's habits, with `overlap` in place of what it overlaps. Raises BadCase."""
+    usual = habits_of(framework)
+    if overlap is None:
+        return usual
+    words = {word.strip() for word in overlap.split(",")} - {"none", ""}
+    if not words <= set(_OVERLAPS):
+        raise BadCase(f"--overlap {overlap}: no such communication", f"none, or some of {','.join(_OVERLAPS)}")
+    return replace(
+        usual,
+        tensor_overlap=(usual.tensor_overlap or USUAL_TENSOR_OVERLAP) if "tensor" in words else 0.0,
+        reduce_overlap="reduce" in words,
+        gather_overlap="gather" in words,
     )
 
 

@@ -35,9 +35,13 @@ class Estimate:
     stages: tuple[StageLayers, ...]
     parts: tuple[tuple[Part, ...], ...]  # of each stage of the model
     gather_s: Floats  # of each stage of the model: gathering of new weights, part of `costs.optimizer_s`
-    layout: Layout
-    habits: Habits
+    sites: tuple[Site, ...]  # of each pipeline rank
     assumptions: tuple[str, ...]
+
+    @property
+    def layout(self) -> Layout:
+        """As asked for, with the virtual stages of the placement."""
+        return self.sites[0].layout
 
 
 def estimate(
@@ -90,7 +94,7 @@ def estimate(
         ),
     )
     gather_s = np.array([end.gather_s for end in ends])
-    return Estimate(costs, stages, parts, gather_s, layout, habits, _assumptions(layout, habits, contention))
+    return Estimate(costs, stages, parts, gather_s, tuple(sites), _assumptions(layout, habits, contention))
 
 
 def _priced(sites: Sequence[Site], stages: Sequence[StageLayers]) -> list[tuple[tuple[Part, ...], Update]]:

@@ -20,6 +20,9 @@ Accumulation = Literal["fused", "half", "fp32"]
 ACCUMULATION_BYTES: dict[Accumulation, float] = {"fused": 0.0, "half": 6.0, "fp32": 10.0}
 """Per parameter and microbatch: read two and write one in 16 bits; read 16 and 32 bits, write 32 bits."""
 
+USUAL_TENSOR_OVERLAP = 0.7
+"""Share of gathers and scatters that pieces of products hide, where a framework cuts them up for it (estimate)."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Habits:
@@ -57,7 +60,13 @@ _HABITS: dict[str, Habits] = {
     # Transformer Engine, cross_entropy_loss_fusion.
     "megatron-core": Habits(copies=0.0, loss=(14.0, 10.0), reduce_overlap=True, gather_overlap=True),
     # tp_comm_overlap beside overlap_grad_reduce and overlap_param_gather.
-    "nemo": Habits(copies=0.0, loss=(14.0, 10.0), tensor_overlap=0.7, reduce_overlap=True, gather_overlap=True),
+    "nemo": Habits(
+        copies=0.0,
+        loss=(14.0, 10.0),
+        tensor_overlap=USUAL_TENSOR_OVERLAP,
+        reduce_overlap=True,
+        gather_overlap=True,
+    ),
     # Gradients accumulate by autograd in fp16; reduced after the last backward.
     "megatron-deepspeed": Habits(accumulation="half"),
     # nn/activations.py: silu and product apart; optim/gradient_accumulator.py: hooks add to fp32, whose reduction

@@ -37,6 +37,7 @@ def update(site: Site, stage: StageLayers, *, forward_s: float, backward_s: floa
     sharded = layout.zero_stage >= 1
     shards = (layout.dp * layout.cp, layout.expert_data) if sharded else (1, 1)
     optimizer = memory_seconds(site.gpu, _ADAM_BYTES * (held.dense / shards[0] + held.experts / shards[1]))
+    optimizer += habits.step_host_s / layout.virtual
     if len(members) == 1 or layout.zero_stage == 3:
         return Update(0.0, optimizer, 0.0)
     gradients = count * (habits.reduce_bytes or layout.number_format.gradient_bytes)
