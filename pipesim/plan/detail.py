@@ -50,9 +50,6 @@ REMEDY = {
     "gradient reduction": "more microbatches a step, fewer replicas",
     "optimizer": "a sharded optimizer",
     "host": "larger micro-batches",
-    "products": "nothing but faster GPUs or larger products",
-    "attention": "nothing but faster GPUs or shorter sequences",
-    "memory-bound work": "fused kernels",
 }
 
 
@@ -84,11 +81,15 @@ class Detail:
         return (found + self.spent["gradient reduction"]) / self.step_time_s
 
     @property
-    def limit(self) -> str:
-        """What takes most of the time beside the useful work, and what would help."""
+    def loss(self) -> str:
+        """What takes most of the time beside the useful work."""
         losses = {name: value for name, value in self.spent.items() if name not in USEFUL}
-        worst = max(losses, key=losses.__getitem__)
-        return f"{worst} {losses[worst] / self.step_time_s:.1%}"
+        return max(losses, key=losses.__getitem__)
+
+    @property
+    def limit(self) -> str:
+        """The largest loss and its part of the step time."""
+        return f"{self.loss} {self.spent[self.loss] / self.step_time_s:.1%}"
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""

@@ -58,7 +58,7 @@ def evaluate(request: Request, choice: Choice, slowest_s: float = float("inf")) 
     if request.comm == "edge" and direct.can_walk(schedule, costs):
         step_s = direct.step(schedule, costs, reduce=reduces(choice), clip=True).step_time_s
         if step_s > slowest_s:
-            return Outcome(choice, "slower", step_s)
+            return Outcome(choice, "slower", step_s, float(least.max()))
     timeline = fast.simulate(lowered(request, choice, schedule), costs)
     assert timeline.memory is not None
     peak = timeline.memory.peak

@@ -39,12 +39,16 @@ class Counts:
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """The best choices, best first; `complete` unless the search was interrupted. smallest: the choice that came
-    nearest to fit, where none does."""
+    """The best choices, best first; `complete` unless the search was interrupted.
+
+    seen: all that fit and were simulated, in no order (of those that are not among the best the memory leaves out
+    messages). smallest: the choice that came nearest to fit, where none does.
+    """
 
     best: tuple[Outcome, ...]
     counts: Counts
     complete: bool
+    seen: tuple[Outcome, ...] = ()
     smallest: Outcome | None = None
 
 
@@ -75,7 +79,7 @@ def search(
         complete = False
     run.counts.enumerated = run.all_choices()
     run.counts.bounded = run.counts.enumerated - run.counts.too_large - run.counts.unsuitable - run.counts.simulated
-    return Found(tuple(run.best), run.counts, complete, run.smallest if not run.best else None)
+    return Found(tuple(run.best), run.counts, complete, tuple(run.seen), run.smallest if not run.best else None)
 
 
 @dataclass
@@ -85,6 +89,7 @@ class _Search:
     progress: Progress
     counts: Counts = field(default_factory=Counts)
     best: list[Outcome] = field(default_factory=list)
+    seen: list[Outcome] = field(default_factory=list)
     smallest: Outcome | None = None
 
     def __post_init__(self) -> None:
@@ -175,6 +180,7 @@ class _Search:
             self.counts.unsuitable += 1
         else:
             self.counts.simulated += 1
+            self.seen.append(outcome)
             if outcome.verdict == "fits":
                 self.best = sorted([*self.best, outcome], key=lambda one: one.rank)[: self.top]
 

@@ -43,8 +43,13 @@ def nothing_fits(request: Request, found: Found) -> NothingFits:
     words, missing = "no choice", 0.0
     if nearest is not None:
         words, missing = name_of(nearest.choice), nearest.peak_bytes - request.memory_bytes
-    helps = tuple(word for word, relaxed in _relaxations(request) if _fits(relaxed))
-    return NothingFits(missing, request.memory_bytes, words, helps)
+    helps = []
+    for word, relaxed in _relaxations(request):
+        if _fits(relaxed):
+            helps.append(word)
+            if relaxed.cluster is not request.cluster:
+                break  # yet more GPUs fit, too
+    return NothingFits(missing, request.memory_bytes, words, tuple(helps))
 
 
 def name_of(choice: Choice) -> str:

@@ -1,0 +1,219 @@
+"""`pipesim plan`: the best layouts and schedules for a model on a cluster, why, and how to run the winner."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import typer
+
+from pipesim.cli import case as options
+from pipesim.cli.plan_report import show
+from pipesim.costs.cluster_catalogue import load_cluster
+from pipesim.costs.layout import Recompute
+from pipesim.costs.model_catalog import load_model
+from pipesim.files import require_writable, write_atomically
+from pipesim.ir.formats import write_schedule
+from pipesim.ir.program import Comm
+from pipesim.plan.detail import Detail, detail, difference
+from pipesim.plan.evaluate import Outcome
+from pipesim.plan.handover import launch_command, megatron_arguments, simulate_command, torchtitan_toml
+from pipesim.plan.planner import Counts, Found, search
+from pipesim.plan.relief import name_of, nothing_fits
+from pipesim.plan.request import ImpossibleRequest, Request
+from pipesim.plan.space import choices, cores
+from pipesim.units import format_bytes, format_seconds, parse_bytes
+
+_SMALL = 4_000  # choices that this process goes through while others would still be starting
+_CHARTED = 60  # best choices that a chart is made from
+
+MaxMemory = Annotated[str | None, typer.Option("--max-memory", help="Most a GPU may hold, e.g. 76GB.")]
+Schedules = Annotated[str | None, typer.Option("--schedules", help="Families to try, e.g. 1f1b,interleaved,zb-v.")]
+Numbers = Annotated[str | None, typer.Option(metavar="1,2,4", help="Degrees to try; all that make sense without.")]
+RecomputeNames = Annotated[str, typer.Option("--recompute", help="none, selective, full: those to try.")]
+Top = Annotated[int, typer.Option("--top", min=1, help="How many to rank.")]
+Splits = Annotated[str, typer.Option("--split", help="Rules of layers to stages to try; or numbers, 10+12+10.")]
+AcrossNodes = Annotated[bool, typer.Option("--tp-across-nodes", help="Tensor-parallel groups may span nodes.")]
+Workers = Annotated[int | None, typer.Option("--workers", min=1, help="Processes; all cores without.")]
+Save = Annotated[Path | None, typer.Option("--save", help="A folder for the winner: schedule, commands, configs.")]
+Out = Annotated[Path | None, typer.Option("--out", help="Step time against memory, an HTML file.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
+
+
+def plan(
+    model: options.ModelName = None,
+    cluster: options.ClusterName = None,
+    global_batch: options.GlobalBatch = None,
+    seq: options.Seq = 4096,
+    precision: options.PrecisionName = "bf16",
+    framework: Annotated[str, typer.Option("--framework", help="Whose habits: megatron, torchtitan, …")] = "megatron",
+    max_memory: MaxMemory = None,
+    schedules: Schedules = None,
+    tp: Numbers = None,
+    pp: Numbers = None,
+    dp: Numbers = None,
+    cp: Numbers = None,
+    ep: Numbers = None,
+    micro_batch: Numbers = None,
+    virtual: Numbers = None,
+    zero: Numbers = None,
+    recompute: RecomputeNames = "none,selective,full",
+    split: Splits = "even,balanced",
+    tp_across_nodes: AcrossNodes = False,
+    comm: options.CommPolicy = "edge",
+    top: Top = 10,
+    workers: Workers = None,
+    save: Save = None,
+    out: Out = None,
+    as_json: Json = False,
+) -> None:
+    """Find the fastest layouts and schedules that fit, and say why.
+
+    Example: pipesim plan --model llama-3-70b --cluster dgx-h100:128 --global-batch 2048 --seq 8192
+    """
+    if out is not None:
+        require_writable(out)
+    request = Request(
+        model=load_model(_required("--model", model, "llama-3-8b")),
+        cluster=load_cluster(_required("--cluster", cluster, "dgx-h100:8")),
+        global_batch=_required("--global-batch", global_batch, "1024"), seq=seq, precision=precision,
+        framework=framework, max_memory_bytes=None if max_memory is None else parse_bytes(max_memory, positive=True),
+        schedules=None if schedules is None else tuple(schedules.split(",")),
+        tp=_numbers("tp", tp), pp=_numbers("pp", pp), dp=_numbers("dp", dp), cp=_numbers("cp", cp),
+        ep=_numbers("ep", ep), micro_batch=_numbers("micro-batch", micro_batch), virtual=_numbers("virtual", virtual),
+        zero=_numbers("zero", zero, least=0), recompute=cast(tuple[Recompute, ...], tuple(recompute.split(","))),
+        splits=tuple(_split(part) for part in split.split(",")), tp_across_nodes=tp_across_nodes,
+        comm=cast(Comm, comm),
+    )  # fmt: skip
+    found = _search(request, max(top, _CHARTED if out else top), workers)
+    if not found.best:
+        if not found.complete:
+            raise KeyboardInterrupt
+        raise nothing_fits(request, found)
+    ranking = [detail(request, outcome, shared=place == 0) for place, outcome in enumerate(found.best[:top])]
+    words = handover(request, ranking[0], str(model), str(cluster))
+    if save is not None:
+        _save(save, ranking[0], words)
+    if out is not None:
+        _chart(request, found, out)
+    if as_json:
+        print(json.dumps(_to_json(found, ranking, words)))
+    else:
+        show(request, found, ranking, words)
+
+
+def _required(option: str, value: Any, example: str) -> Any:
+    if value is None:
+        raise ImpossibleRequest(f"no {option}", f"give one, e.g. {option} {example}")
+    return value
+
+
+def _numbers(name: str, text: str | None, least: int = 1) -> tuple[int, ...] | None:
+    if text is None:
+        return None
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdigit() and int(part) >= least for part in parts):
+        raise ImpossibleRequest(f"--{name} {text}: not whole numbers from {least}", f"expected e.g. --{name} 1,2,4")
+    return tuple(int(part) for part in parts)
+
+
+def _split(text: str) -> Any:
+    return tuple(int(part) for part in text.split("+")) if text.replace("+", "").isdigit() else text
+
+
+def _search(request: Request, top: int, workers: int | None) -> Found:
+    count = workers or os.cpu_count() or 1
+    size = sum(1 for core in cores(request) for _ in choices(request, core))
+    with _progress(size) as report:
+        if count == 1 or size <= _SMALL:
+            return search(request, top=top, progress=report)
+        context = get_context("spawn")  # a forked process would inherit the threads of the progress bar
+        with ProcessPoolExecutor(count, mp_context=context, initializer=_leave_interrupts) as pool:
+            return search(request, top=top, executor=pool, workers=count, progress=report)
+
+
+def _leave_interrupts() -> None:
+    """Ctrl-C reaches all processes of a terminal; the one that searches decides what it means."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+@contextmanager
+def _progress(size: int) -> Iterator[Any]:
+    """What tells a terminal how the search goes; nothing where stderr is none."""
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    screen = Console(stderr=True)
+    if not screen.is_terminal:
+        yield lambda counts, best: None
+        return
+    with Progress(SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=screen) as bar:
+        task = bar.add_task(f"{size:,} choices")
+
+        def report(counts: Counts, best: Outcome | None) -> None:
+            words = f"{size:,} choices, {counts.too_large:,} too large, {counts.simulated:,} simulated"
+            so_far = "" if best is None else f", best {format_seconds(best.step_time_s)}: {name_of(best.choice)}"
+            bar.update(task, description=words + so_far)
+
+        yield report
+
+
+def handover(request: Request, best: Detail, model: str, cluster: str) -> dict[str, str]:
+    """The winner as other programs want it."""
+    layers = [stage.layers for stage in best.estimate.stages]
+    nodes = request.cluster.nodes
+    return {
+        "simulate": simulate_command(best.choice, best.layout, model, cluster),
+        "launch": launch_command(
+            best.choice, best.layout, nodes=len(nodes), gpus_per_node=nodes[0].gpus, schedule=None
+        ),
+        "megatron": shlex.join(megatron_arguments(request.model, best.choice, best.layout, layers)),
+        "torchtitan": torchtitan_toml(request.model, best.choice, best.layout, layers, schedule_csv="schedule.csv"),
+    }
+
+
+def _save(folder: Path, best: Detail, words: dict[str, str]) -> None:
+    """Write the winner's files, each whole. Raises CannotWrite."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_schedule(best.schedule, folder / "schedule.json")
+    write_schedule(best.schedule, folder / "schedule.csv")
+    write_atomically(folder / "commands.sh", f"{words['simulate']}\n{words['launch']}\n")
+    write_atomically(folder / "megatron.args", words["megatron"] + "\n")
+    write_atomically(folder / "torchtitan.toml", words["torchtitan"])
+    write_atomically(folder / "plan.json", json.dumps(best.to_json(), indent=1) + "\n")
+
+
+def _chart(request: Request, found: Found, out: Path) -> None:
+    from pipesim.viz.page import write_html
+    from pipesim.viz.pareto import Point, pareto_chart
+
+    points = [
+        Point(
+            one.choice.schedule if one.choice.pp > 1 else "no pipeline", one.step_time_s, one.peak_bytes,
+            f"{name_of(one.choice)}<br>{format_seconds(one.step_time_s)}, {format_bytes(one.peak_bytes)}",
+        )
+        for one in found.seen
+    ]  # fmt: skip
+    heading = f"{request.model.name} on {request.cluster.devices} GPUs: {len(points)} choices simulated"
+    write_html(pareto_chart(points, heading=heading, limit_bytes=request.memory_bytes), out)
+
+
+def _to_json(found: Found, ranking: list[Detail], words: dict[str, str]) -> dict[str, Any]:
+    return {
+        "complete": found.complete,
+        "counts": asdict(found.counts),
+        "ranking": [
+            one.to_json() | {"name": name_of(one.choice), "against_best": difference(ranking[0], one)}
+            for one in ranking
+        ],
+        "commands": words,
+    }
