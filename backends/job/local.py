@@ -72,7 +72,7 @@ def run_local(ranks: int, function: Callable[..., Any], *args: Any, options: Job
     """
     options = options or JobOptions()
     _require(ranks, function, args, options)
-    for name in ("torch.distributed.elastic", "torch.distributed.launcher", "torch.distributed.run"):
+    for name in ("torch.distributed.elastic", "torch.distributed.launcher", "torch.multiprocessing"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     multiprocessing.get_context("forkserver").set_forkserver_preload(_PRELOADED)
     with tempfile.TemporaryDirectory(prefix="pipesim-job-") as folder:

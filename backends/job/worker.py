@@ -63,6 +63,7 @@ class Context:
 def work(folder: str, device: str, timeout_s: float, function: Callable[..., Any], args: Any) -> Any:
     """One process started by `run_local`."""
     _end_with_parent()
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", folder)  # torch makes one as soon as an optimizer steps
     rank = int(os.environ["RANK"])
     try:
         context = join(device, timeout_s, FileBoard(Path(folder) / BOARD, rank))
