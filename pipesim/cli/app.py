@@ -26,6 +26,7 @@ COMMANDS: dict[str, str] = {
     "schedule": "pipesim.cli.schedule",
     "check": "pipesim.cli.check",
     "plan": "pipesim.cli.plan",
+    "sweep": "pipesim.cli.sweep",
     "catalog": "pipesim.cli.catalog",
     "estimate": "pipesim.cli.estimate",
     "predict": "pipesim.cli.predict",

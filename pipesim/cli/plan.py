@@ -137,11 +137,11 @@ def _search(request: Request, top: int, workers: int | None) -> Found:
         if count == 1 or size <= _SMALL:
             return search(request, top=top, progress=report)
         context = get_context("spawn")  # a forked process would inherit the threads of the progress bar
-        with ProcessPoolExecutor(count, mp_context=context, initializer=_leave_interrupts) as pool:
+        with ProcessPoolExecutor(count, mp_context=context, initializer=leave_interrupts) as pool:
             return search(request, top=top, executor=pool, workers=count, progress=report)
 
 
-def _leave_interrupts() -> None:
+def leave_interrupts() -> None:
     """Ctrl-C reaches all processes of a terminal; the one that searches decides what it means."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
