@@ -10,10 +10,12 @@ from typing import Annotated, Any
 import typer
 
 from pipesim.cli import case as options
+from pipesim.cli import variation
 from pipesim.cli.case import BadCase, Case, CostOptions, make_case, notes
 from pipesim.cli.options import Group, MemoryLimit, Microbatches, Name, Offload, Option, Ranks, Slices, Virtual
 from pipesim.engine.choose import ENGINES, Engine
 from pipesim.engine.choose import simulate as run_engine
+from pipesim.engine.durations import Durations
 from pipesim.files import require_writable
 from pipesim.ir.versions import staleness, versions_kept
 from pipesim.metrics import Metrics, summarize
@@ -53,6 +55,11 @@ def simulate(
     split: options.Split = "even",
     comm: options.CommPolicy = "edge",
     engine: EngineName = "auto",
+    jitter: variation.Jitter = None,
+    straggler: variation.Stragglers = None,
+    lengths: variation.Lengths = None,
+    samples: variation.SampleCount = None,
+    seed: variation.Seed = 0,
     out: Out = None,
     trace: Trace = None,
     timeline: TimelineFile = None,
@@ -73,12 +80,17 @@ def simulate(
         name, given, ranks=ranks, microbatches=microbatches, virtual=virtual, group=group, slices=slices,
         memory_limit=memory_limit, offload=offload, option=option,
     )  # fmt: skip
-    made, found = run_case(case, engine_of(engine))
+    how = variation.variation(case, jitter, straggler, lengths, samples, seed, seq)
+    case, timing = variation.varied(case, how)
+    made, found = run_case(case, engine_of(engine), timing)
+    many = variation.sampled(case, how)
     write_outputs(made, found, out=out, trace=trace, timeline=timeline)
     if as_json:
-        print(json.dumps(to_json(case, found)))
+        print(json.dumps(to_json(case, found) | ({} if many is None else {"sampled": many.to_json()})))
     else:
         _print(case, found)
+        if many is not None:
+            _print_samples(many)
     warn_if_too_large(case, found)
 
 
@@ -90,9 +102,9 @@ def engine_of(text: str) -> Engine:
     raise BadCase(f"--engine {text}: no such engine", f"there are {', '.join(ENGINES)}")
 
 
-def run_case(case: Case, engine: Engine) -> tuple[Timeline, Metrics]:
-    """Simulate a case; the timeline carries its facts."""
-    made = run_engine(case.program, case.costs, engine=engine)
+def run_case(case: Case, engine: Engine, timing: Durations | None = None) -> tuple[Timeline, Metrics]:
+    """Simulate a case; the timeline carries its facts. timing: times to take instead of those of its costs."""
+    made = run_engine(case.program, case.costs, engine, timing)
     made.facts.update(case.facts or {})
     return made, summarize(made, case.costs)
 
@@ -158,3 +170,10 @@ def _print(case: Case, found: Metrics) -> None:
     table = breakdown(case)
     if table is not None:
         screen.print(table)
+
+
+def _print_samples(found: Any) -> None:
+    from pipesim.cli.tables import console
+
+    for table in variation.sample_tables(found):
+        console().print(table)
