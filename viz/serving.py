@@ -45,7 +45,9 @@ class Levels:
     """Share of the blocks in use."""
 
 
-def window_chart(headline: str, below: str, boxes: StepBoxes, levels: Levels, *, theme: ThemeName = "light") -> go.Figure:
+def window_chart(
+    headline: str, below: str, boxes: StepBoxes, levels: Levels, *, theme: ThemeName = "light"
+) -> go.Figure:
     """Steps of a window of a run by stage, coloured by what they do; under it requests and cache."""
     stages = int(boxes.stage.max()) + 1
     rows = max(120, stages * _ROW)

@@ -22,6 +22,7 @@ from pipesim.errors import PipesimError
 COMMANDS: dict[str, str] = {
     "simulate": "pipesim.cli.simulate",
     "compare": "pipesim.cli.compare",
+    "report": "pipesim.cli.report",
     "schedules": "pipesim.cli.schedules",
     "schedule": "pipesim.cli.schedule",
     "check": "pipesim.cli.check",

@@ -38,9 +38,7 @@ def instance_of(deployment: Deployment, *, most_tokens: int = 0, most_rows: int 
     stages = _stages(deployment, tokens, rows, replica)
     firsts = [deployment.devices(stage, replica)[0] for stage in range(deployment.pp)]
     cluster = deployment.cluster
-    hops = tuple(
-        _hop(deployment, source, target, tokens) for source, target in pairwise(firsts)
-    )
+    hops = tuple(_hop(deployment, source, target, tokens) for source, target in pairwise(firsts))
     back = p2p_seconds(cluster, firsts[-1], firsts[0], _TOKEN_BYTES * deployment.most_requests / deployment.in_flight)
     return Instance(stages=stages, hops_s=hops, back_s=back, groups=deployment.in_flight)
 

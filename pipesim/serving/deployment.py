@@ -46,6 +46,8 @@ class Deployment:
     """Most new tokens in a step; 0: the engine's usual number."""
     chunked: bool = True
     block_tokens: int = 16
+    first_device: int = 0
+    """Of the cluster."""
     context: int = 0
     """Most tokens of prompt and output together; 0: what the model was made for."""
 
@@ -103,7 +105,7 @@ class Deployment:
 
     def devices(self, stage: int, replica: int = 0) -> tuple[int, ...]:
         """Devices of one stage of one replica."""
-        first = (replica * self.pp + stage) * self.tp
+        first = self.first_device + (replica * self.pp + stage) * self.tp
         return tuple(range(first, first + self.tp))
 
     def describe(self) -> str:

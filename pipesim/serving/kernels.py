@@ -34,8 +34,15 @@ def memory_rate(gpu: Gpu) -> float:
 
 @lru_cache(maxsize=1 << 18)
 def product_seconds(
-    gpu: Gpu, rows: float, columns: int, inner: int, *, weights: WeightFormat, count: float = 1.0,
-    share: float = 1.0, converted_bytes: float = 0.0,
+    gpu: Gpu,
+    rows: float,
+    columns: int,
+    inner: int,
+    *,
+    weights: WeightFormat,
+    count: float = 1.0,
+    share: float = 1.0,
+    converted_bytes: float = 0.0,
 ) -> float:
     """Time of `count` products (rows, inner) x (inner, columns) with stored weights, in one kernel.
 
@@ -63,9 +70,7 @@ def context_seconds(gpu: Gpu, size_bytes: float, flops: float) -> float:
     return max(size_bytes / memory_rate(gpu), flops / (_ATTENTION_SHARE * gpu.peak("fp16")))
 
 
-def all_reduce_seconds(
-    cluster: Cluster, size_bytes: float, members: tuple[int, ...], *, kind: AllReduce
-) -> float:
+def all_reduce_seconds(cluster: Cluster, size_bytes: float, members: tuple[int, ...], *, kind: AllReduce) -> float:
     """Time of one all-reduce; with one-shot kernels in one node the faster of those and NCCL."""
     if len(members) <= 1 or size_bytes <= 0:
         return 0.0

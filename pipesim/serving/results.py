@@ -124,9 +124,12 @@ class Served:
         return found
 
 
-def served(runs: Sequence[Run], *, gpus: int) -> Served:
-    """Figures of replicas that ran side by side on so many GPUs together."""
-    each = _each(runs)
+def served(runs: Sequence[Run], *, gpus: int, each: PerRequest | None = None) -> Served:
+    """Figures of instances that ran side by side on so many GPUs together.
+
+    each: what requests saw, where a request passes several instances; else each is in one of the runs.
+    """
+    each = each or _each(runs)
     start, end = float(each.arrived_s.min()), float(each.done_s.max())
     duration = max(end - start, 1e-12)
     over = overload_of(each) if runs[0].requests.concurrency is None else None

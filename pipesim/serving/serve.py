@@ -40,9 +40,7 @@ class Service:
     rules: Rules
 
 
-def serve(
-    deployment: Deployment, requests: Requests, *, progress: Progress | None = None, keep: int = 0
-) -> Service:
+def serve(deployment: Deployment, requests: Requests, *, progress: Progress | None = None, keep: int = 0) -> Service:
     """Simulate all requests, dealt to the replicas in turn. Raises ModelTooLarge, PromptTooLong."""
     rules = rules_of(deployment)
     check(requests, rules, deployment.most_context, deployment.model.name)

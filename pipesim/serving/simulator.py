@@ -67,9 +67,7 @@ def run(
         if progress is not None and loop.batcher.done - told >= 500:
             told = loop.batcher.done
             progress(told, loop.now)
-    return Run(
-        requests, loop.batcher, loop.steps, loop.kept, loop.arrived_s, loop.busy_s, loop.comm_s
-    )
+    return Run(requests, loop.batcher, loop.steps, loop.kept, loop.arrived_s, loop.busy_s, loop.comm_s)
 
 
 class _Loop:

@@ -80,7 +80,12 @@ class StageCosts:
     place: Place
 
     def seconds(
-        self, *, tokens: int, sequences: int = 0, cached: float = 0.0, rows: int = 0,
+        self,
+        *,
+        tokens: int,
+        sequences: int = 0,
+        cached: float = 0.0,
+        rows: int = 0,
         pieces: Sequence[tuple[int, int]] = (),
     ) -> float:
         """Time of a step of `tokens` new tokens.
