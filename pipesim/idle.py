@@ -42,6 +42,7 @@ def attribute_idle(timeline: Timeline, busy_s: Floats) -> dict[str, Floats]:
     spans = idle_spans(timeline)
     code = spans.cause * timeline.ranks + spans.rank
     seconds = np.bincount(code, spans.end - spans.begin, minlength=len(CAUSES) * timeline.ranks)
+    seconds = seconds.astype(np.float64)  # of no spans at all it makes whole numbers
     return dict(zip(CAUSES, seconds.reshape(len(CAUSES), timeline.ranks), strict=True))
 
 

@@ -10,6 +10,7 @@ from pipesim.metrics import Metrics
 from pipesim.timeline import Timeline
 from pipesim.viz.bars import drawn
 from pipesim.viz.layout import (
+    about,
     base_layout,
     figures,
     memory_axis,
@@ -60,7 +61,7 @@ def chart(timeline: Timeline, metrics: Metrics, *, theme: ThemeName = "light", m
         "meta": figure_meta(
             [main.meta],
             painted=painted,
-            headline=[timeline.name, shape(timeline)],
+            headline=[timeline.name, about(timeline)],
             summary=summary(timeline, metrics),
         ),
     }

@@ -127,6 +127,12 @@ def shape(timeline: Timeline) -> str:
     return f"{schedule.ranks} ranks{stages}, {schedule.microbatches} microbatches{source}"
 
 
+def about(timeline: Timeline) -> str:
+    """The shape, and of what: model, cluster and layout where they are known."""
+    known = [str(timeline.facts[key]) for key in ("model", "cluster", "layout") if key in timeline.facts]
+    return " · ".join([shape(timeline), *known])
+
+
 def figures(metrics: Metrics) -> str:
     """The figures that matter most, in one line."""
     parts = [

@@ -18,9 +18,11 @@ SCRIPTS = ("decode.js", "scene.js", "words.js", "paint.js", "links.js", "tip.js"
 _CONFIG = {"responsive": True, "displayModeBar": False}
 _TITLE_HEIGHT = 52  # pixels of a figure's own title, which the page says better
 _HINT = (
-    "Scroll to zoom, drag to move, shift-drag to zoom into a window, double-click for the whole step. Click a box for "
-    "what it waits for and what waits for it; Esc lets go. Click a name in the legend to hide it."
+    "{zoom}, double-click for the whole step. Click a box for what it waits for and what waits for it; Esc lets go. "
+    "Click a name in the legend to hide it."
 )
+_WHEEL = "Scroll to zoom, drag to move, shift-drag to zoom into a window"
+_NO_WHEEL = "Shift-drag to zoom into a window, drag to move"
 
 
 def write_html(figure: go.Figure, path: str | os.PathLike[str]) -> None:
@@ -40,7 +42,7 @@ def html(figure: go.Figure) -> str:
         f"<h1>{escape(headline)}</h1><p class='about'>{escape(below)}</p></div>{tools()}</header>",
         figure_strip(about.get("summary", ())),
         graph("chart", content),
-        f"<p class='hint'>{escape(_HINT)}</p>",
+        hint(),
         metric_table(about["table"]) if "table" in about else "",
     ]
     return page(headline, "".join(body))
@@ -69,6 +71,11 @@ def graph(name: str, content: Mapping[str, Any], *, zoom: bool = True) -> str:
         f"<div class='chart' id='{name}'></div>"
         f"<script>pipesim.show('{name}',{to_json(_for_page(content))},{config});</script>"
     )
+
+
+def hint(*, zoom: bool = True) -> str:
+    """How to use a chart. zoom: whether the mouse wheel zooms."""
+    return f"<p class='hint'>{escape(_HINT.format(zoom=_WHEEL if zoom else _NO_WHEEL))}</p>"
 
 
 def tools() -> str:
@@ -116,9 +123,9 @@ def _for_page(content: Mapping[str, Any]) -> dict[str, Any]:
     """The figure without what the page has of its own: title, table, and the picture of boxes that it paints."""
     layout = dict(content["layout"])
     about = layout.get("meta", {}).get("pipesim", {})
-    if about:
-        layout.pop("title", None)
+    if about and layout.pop("title", None) is not None:
         layout = _smaller(layout, _TITLE_HEIGHT)
+    if about:
         layout["meta"] = {"pipesim": {key: about[key] for key in about if key not in ("summary", "table", "headline")}}
     if about.get("painted"):
         layout["images"] = []

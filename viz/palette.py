@@ -92,6 +92,26 @@ CAUSE_WORDS: dict[str, str] = {
 }
 RANK_COLOURS = ("#3672b9", "#d9653b", "#4aa277", "#8667b5", "#c08a1e", "#b0588f", "#2f8f9d", "#7a6a58")
 
+MEMORY_COLOURS: dict[str, str] = {
+    "weights": "#3672b9",
+    "gradients": "#d9653b",
+    "optimizer state": "#8667b5",
+    "overhead": "#7d8894",
+    "activations and buffers": "#e8a33d",
+}
+PART_COLOURS: dict[str, str] = {
+    "matmul": "#3672b9",
+    "attention": "#4aa277",
+    "memory": "#e8a33d",
+    "recompute": "#c08a1e",
+    "tensor": "#b0588f",
+    "context": "#8667b5",
+    "expert": "#d9653b",
+    "data": "#2f8f9d",
+    "vocabulary": "#7a6a58",
+    "host": "#7d8894",
+}
+
 # Early (blue) over as planned (grey) to late (red), readable for colour-blind eyes.
 DIVERGING: tuple[tuple[int, int, int], ...] = (
     (26, 82, 158), (74, 128, 191), (137, 176, 214), (199, 215, 229), (226, 228, 231),
