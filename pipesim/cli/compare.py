@@ -15,7 +15,7 @@ from pipesim.cli.simulate import EngineName, Json, engine_of, run_case, to_json,
 from pipesim.files import require_writable
 
 Names = Annotated[list[str], typer.Argument(help="Schedules by name, my_module.py:build, or files.")]
-Out = Annotated[Path | None, typer.Option("--out", help="Charts under each other, an HTML file.")]
+Out = Annotated[Path | None, typer.Option("--out", help="Charts under each other, .html; or .png, .svg, .pdf.")]
 
 
 def compare(
@@ -67,9 +67,10 @@ def compare(
     runs = [run_case(case, chosen) for case in cases]
     if out is not None:
         from pipesim.viz.comparison import comparison
-        from pipesim.viz.page import write_html
+        from pipesim.viz.output import most_bars_in, write_figure
 
-        write_html(comparison([made for made, _ in runs], [found for _, found in runs]), out)
+        figure = comparison([made for made, _ in runs], [found for _, found in runs], most_bars=most_bars_in(out))
+        write_figure(figure, out)
     if as_json:
         print(json.dumps([to_json(case, found) for case, (_, found) in zip(cases, runs, strict=True)]))
     else:

@@ -21,7 +21,7 @@ from pipesim.ir.versions import staleness, versions_kept
 from pipesim.metrics import Metrics, summarize
 from pipesim.timeline import Timeline
 
-Out = Annotated[Path | None, typer.Option("--out", help="Interactive chart, an HTML file.")]
+Out = Annotated[Path | None, typer.Option("--out", help="Interactive chart, .html; or an image: .png, .svg, .pdf.")]
 Trace = Annotated[Path | None, typer.Option("--trace", help="Chrome/Perfetto trace, a JSON file.")]
 TimelineFile = Annotated[Path | None, typer.Option("--timeline", help="The timeline itself: OUT.jsonl or OUT.npz.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
@@ -115,9 +115,9 @@ def write_outputs(
     """Write what was asked for. Raises CannotWrite."""
     if out is not None:
         from pipesim.viz.chart import chart
-        from pipesim.viz.page import write_html
+        from pipesim.viz.output import most_bars_in, write_figure
 
-        write_html(chart(made, found), out)
+        write_figure(chart(made, found, most_bars=most_bars_in(out)), out)
     if trace is not None:
         from pipesim.viz.trace import write_trace
 

@@ -81,10 +81,10 @@ def validate(
     measured = measured_timeline(task, outcome)
     found = agree(predicted, measured, step_s=outcome.step_s)
     if chart is not None:
-        from pipesim.viz.comparison import comparison
-        from pipesim.viz.page import write_html
+        from pipesim.viz.difference import difference
+        from pipesim.viz.output import write_figure
 
-        write_html(comparison([predicted, measured], [summarize(predicted), summarize(measured)]), chart)
+        write_figure(difference(predicted, measured, [summarize(predicted), summarize(measured)]), chart)
     within = abs(found.step_time_error) <= allowed
     if as_json:
         print(json.dumps(found.to_json() | {"within_tolerance": within, "tolerance": allowed}))
