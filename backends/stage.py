@@ -1,5 +1,6 @@
 """One stage of the model: its forward, and its backward whole or in halves, per microbatch (and slice)."""
 
+import itertools
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
@@ -10,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from pipesim.backends.carry import Carries, call_slice, carry_tree
-from pipesim.backends.memory import addresses_of, bytes_of
+from pipesim.backends.memory import HeldBytes, addresses_of, bytes_of
 from pipesim.backends.randomness import seeded
 from pipesim.backends.split.later import Later
 from pipesim.backends.split.saved import SavedTensors
@@ -79,7 +80,7 @@ class Stage:
         self._carries = Carries()
         self._strategy = STRATEGIES[self.options.strategy]
         self._unchecked = self.options.self_check and self._strategy is not whole
-        self._outside = addresses_of(self.module)
+        self._outside = addresses_of([*self.module.parameters(), *self.module.buffers()])
         self._writes_to_inputs = False
 
     @property
@@ -157,22 +158,23 @@ class Stage:
         flight.later()
         self._collect(flight)
 
-    def held_bytes(self) -> int:
-        """Bytes of the tensors that microbatches in flight keep, weights not counted."""
-        return bytes_of(self._held(), self._outside)
+    def held_bytes(self) -> HeldBytes:
+        """Bytes that microbatches in flight keep, weights not counted."""
+        waiting = [flight.later.tensors() for flight in self._in_flight.values() if flight.later is not None]
+        stale = (flight.weights.values() for flight in self._in_flight.values() if flight.weights is not None)
+        outside = self._outside | addresses_of(itertools.chain(*stale))
+        return HeldBytes(bytes_of(self._saved(), outside), bytes_of(itertools.chain(*waiting), outside))
 
     def forget(self) -> None:
         """Drop everything in flight, after a step that was given up."""
         self._in_flight.clear()
         self._carries.clear()
 
-    def _held(self) -> Iterator[Tensor]:
+    def _saved(self) -> Iterator[Tensor]:
         for flight in self._in_flight.values():
             yield from flight.inputs
             if flight.graph.saved is not None:
                 yield from flight.graph.saved.tensors()
-            if flight.later is not None:
-                yield from flight.later.tensors()
 
     def _entered(self, key: Key, saved: SavedTensors | None, train: bool) -> ExitStack:
         stack = ExitStack()

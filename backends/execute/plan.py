@@ -5,8 +5,8 @@ Read off the `Program`; nothing here knows of schedule families.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator
+from collections import defaultdict, deque
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -209,30 +209,28 @@ class _Building:
 
     def hoisted(self) -> Iterator[Task]:
         """Sends right after their computation, receives `AHEAD` of theirs: nothing waits but for its input."""
-        queues: dict[tuple[int, int, int], list[Message]] = defaultdict(list)
-        for message in self.messages.values():
-            if message.target == self.rank:
-                queues[message.channel].append(message)
-        first = tuple(message for queue in queues.values() for message in queue[:AHEAD])
-        if first:
-            yield Transfers(first, (), wait=False)
-        taken = dict.fromkeys(queues, 0)
+        receives = _Receives([message for message in self.messages.values() if message.target == self.rank])
         settled = settled_sends(self.program, self.rank)
-        for group in self._groups():
-            if self.program.ops.kind[group[0]] > Kind.W:
-                yield self._update(group[0])
+        before: list[Message] = []  # receives that the program has before the next computation
+        groups = {group[0]: group for group in self._groups()}
+        for op in self.program.row(self.rank):
+            if op in self.messages and self.messages[op].target == self.rank:
+                before.append(self.messages[op])
+            if op not in groups:
                 continue
-            acts = tuple(map(self._act, group))
-            yield Compute(acts, tuple(self.messages[op] for op in settled.get(group[0], ())))
-            receives: list[Message] = []
-            for act in acts:
-                if act.receive is not None:
-                    channel = act.receive.channel
-                    taken[channel] += 1
-                    receives += queues[channel][taken[channel] + AHEAD - 1 : taken[channel] + AHEAD]
+            if self.program.ops.kind[op] > Kind.W:
+                yield self._update(op)
+                continue
+            due = receives.due(before)
+            if due:
+                yield Transfers(due, (), wait=False)
+            before = []
+            acts = tuple(map(self._act, groups[op]))
+            yield Compute(acts, tuple(self.messages[send] for send in settled.get(op, ())))
+            more = receives.after(acts)
             sends = tuple(act.send for act in acts if act.send is not None)
-            if receives or sends:
-                yield Transfers(tuple(receives), sends, wait=False)
+            if more or sends:
+                yield Transfers(more, sends, wait=False)
 
     def in_place(self, *, wait: bool, together: bool) -> Iterator[Task]:
         """Every transfer where the program has it, in the program's batches or one by one."""
@@ -263,6 +261,36 @@ class _Building:
                 else:
                     yield Compute(tuple(map(self._act, groups[op])), ())
         yield from flush()
+
+
+class _Receives:
+    """Which receives to post when: in the channel's order, `AHEAD` of what has been used."""
+
+    def __init__(self, messages: list[Message]) -> None:
+        self._queues: dict[tuple[int, int, int], deque[Message]] = defaultdict(deque)
+        for message in messages:
+            self._queues[message.channel].append(message)
+        self._posted: set[int] = set()
+        self._first = tuple(message for queue in self._queues.values() for message in self._next(queue, AHEAD))
+
+    def due(self, messages: Sequence[Message]) -> tuple[Message, ...]:
+        """What has to be posted now so that these are; in the first call also the first ones of each channel."""
+        found, self._first = list(self._first), ()
+        for message in messages:
+            queue = self._queues[message.channel]
+            while message.op not in self._posted:
+                found += self._next(queue, 1)
+        return tuple(found)
+
+    def after(self, acts: Sequence[Act]) -> tuple[Message, ...]:
+        """What takes the places of the messages that these have used."""
+        used = [act.receive.channel for act in acts if act.receive is not None]
+        return tuple(message for channel in used for message in self._next(self._queues[channel], 1))
+
+    def _next(self, queue: deque[Message], count: int) -> list[Message]:
+        found = [queue.popleft() for _ in range(min(count, len(queue)))]
+        self._posted |= {message.op for message in found}
+        return found
 
 
 def settled_sends(program: Program, rank: int) -> dict[int, list[int]]:

@@ -13,6 +13,7 @@ from pipesim.backends.execute.failures import ActionFailed, one_line
 from pipesim.backends.execute.plan import Act, Compute, Message, Plan, Task, Transfers, Update
 from pipesim.backends.execute.timer import Timer
 from pipesim.backends.execute.transport import Transport
+from pipesim.backends.memory import HeldBytes
 from pipesim.backends.trees import Tree, flatten
 from pipesim.errors import PipesimError
 from pipesim.ir.action import Kind
@@ -43,7 +44,7 @@ class AnyStage(Protocol):
 
     def weight_gradient(self, key: tuple[int, int]) -> None: ...
 
-    def held_bytes(self) -> int: ...
+    def held_bytes(self) -> HeldBytes: ...
 
     def forget(self) -> None: ...
 
@@ -69,14 +70,19 @@ class StepResult:
     """What one rank has of one step.
 
     loss: the sum of its weighted losses. outputs: of the last stage, by microbatch and slice, when not
-    training. begin, end: marks by operation. held: bytes held by its stages after each operation, if asked for.
+    training. begin, end: marks by operation. held: by its stages after each action, if asked for.
     """
 
     loss: float = 0.0
     outputs: dict[tuple[int, int], Tree] = field(default_factory=dict)
     begin: dict[int, Any] = field(default_factory=dict)
     end: dict[int, Any] = field(default_factory=dict)
-    held: dict[int, int] = field(default_factory=dict)
+    held: dict[int, HeldBytes] = field(default_factory=dict)
+
+
+def _forward_first(one: tuple[Act, Tree]) -> bool:
+    """Of a pair that would run together, both hold their activations: the backward frees its own last."""
+    return one[0].kind != Kind.F
 
 
 class Runner:
@@ -159,22 +165,26 @@ class Runner:
         return (message.flow, message.next_stage, message.microbatch, message.slice)
 
     def _compute(self, task: Compute) -> None:
-        arrived = [self._arrived(act) for act in task.acts]
+        arrived = [(act, self._arrived(act)) for act in task.acts]
         begin = self.timer.mark()
-        for act, given in zip(task.acts, arrived, strict=True):
+        for act, given in sorted(arrived, key=_forward_first):
             if act.kind == Kind.F:
                 self._forward(act, given)
             elif act.kind == Kind.W:
                 self.stages[act.stage].weight_gradient((act.microbatch, act.slice))
             else:
                 self._backward(act, given)
+            if self.weigh_memory:
+                self._weigh(act)
         end = self.timer.mark()
         for act in task.acts:
             self._result.begin[act.op], self._result.end[act.op] = begin, end
-        if self.weigh_memory:
-            self._result.held[task.acts[-1].op] = sum(stage.held_bytes() for stage in self.stages.values())
         if task.settled:
             self.transport.let_go(task.settled)
+
+    def _weigh(self, act: Act) -> None:
+        held = [stage.held_bytes() for stage in self.stages.values()]
+        self._result.held[act.op] = HeldBytes(*map(sum, zip(*held, strict=True)))
 
     def _arrived(self, act: Act) -> Tree:
         """What an action works on, from another rank, from this one, or from the batch."""

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pipesim.backends.memory import bytes_of
+from pipesim.backends.memory import HeldBytes, bytes_of
 from pipesim.backends.trees import Tree, flatten
 from pipesim.costs.costs import Costs, at
 from pipesim.errors import PipesimError
@@ -70,8 +70,8 @@ class EmulatedStage:
         del self._in_flight[key]
         self._sleep(Kind.W, key, begun)
 
-    def held_bytes(self) -> int:
-        return sum(bytes_of(tensors) for tensors in self._in_flight.values())
+    def held_bytes(self) -> HeldBytes:
+        return HeldBytes(sum(bytes_of(tensors) for tensors in self._in_flight.values()))
 
     def forget(self) -> None:
         self._in_flight.clear()

@@ -13,6 +13,7 @@ import numpy as np
 from pipesim.backends.execute.runner import AnyStage, Gradients
 from pipesim.backends.execute.timer import Timer
 from pipesim.backends.measure.links import LinkTimes
+from pipesim.backends.memory import HeldBytes
 from pipesim.backends.stage import Stage
 from pipesim.backends.trees import Tree, flatten, unflatten
 from pipesim.ir.action import Kind
@@ -64,7 +65,7 @@ class Captured:
     def weight_gradient(self, key: tuple[int, int]) -> None:
         self.stage.weight_gradient(key)
 
-    def held_bytes(self) -> int:
+    def held_bytes(self) -> HeldBytes:
         return self.stage.held_bytes()
 
     def forget(self) -> None:
@@ -149,9 +150,9 @@ def _bytes(one: Captured) -> tuple[int, int, int]:
         weights = sum(weight.nbytes for weight in stage.module.parameters())
         stage.options = replace(stage.options, track_memory=True)
     _forward(one, split=True)
-    activation = stage.held_bytes()
+    activation = stage.held_bytes().total
     _backward(one, stage.input_gradient)
-    kept = stage.held_bytes()
+    kept = stage.held_bytes().total
     _weights(one)
     if isinstance(stage, Stage):
         stage.options = replace(stage.options, track_memory=False)

@@ -12,7 +12,7 @@ import torch.distributed as dist
 
 from pipesim.backends.batch import Microbatches
 from pipesim.backends.execute.runner import Runner, StepResult
-from pipesim.backends.memory import device_peak_bytes, reset_device_peak
+from pipesim.backends.memory import HeldBytes, device_peak_bytes, reset_device_peak
 from pipesim.ir.action import Kind
 from pipesim.ir.program import Program
 from pipesim.timeline import MemoryTrace, Source, Timeline
@@ -23,7 +23,7 @@ class RankRecord:
     """One rank's step, on rank 0's clock, in nanoseconds.
 
     begin, end: by operation. posted, over: of transfers, by operation (over 0: nobody noted).
-    held: bytes held after an operation. base_bytes: weights, gradients and optimizer state.
+    held: after an action. base_bytes: weights, gradients and optimizer state.
     """
 
     began: int
@@ -32,7 +32,7 @@ class RankRecord:
     posted: dict[int, int]
     over: dict[int, int]
     loss: float = 0.0
-    held: dict[int, int] = field(default_factory=dict)
+    held: dict[int, HeldBytes] = field(default_factory=dict)
     base_bytes: int = 0
     device_peak_bytes: int | None = None
 
@@ -121,7 +121,8 @@ def _memory(program: Program, records: Sequence[RankRecord], start: np.ndarray, 
     offsets = [0]
     for each in records:
         before = 0
-        for op, held in each.held.items():
+        for op, bytes_held in each.held.items():
+            held = bytes_held.total
             times.append(float(start[op] if held > before else end[op]))
             changes.append(float(held - before))
             before = held

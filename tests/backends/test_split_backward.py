@@ -147,7 +147,7 @@ def test_what_the_weights_do_not_need_is_released_at_the_input_gradient() -> Non
     module = nn.Sequential(Block(), Block())
     done = forward(module, (torch.randn(2, 16, WIDTH, requires_grad=True),))
     assert done.graph.saved is not None
-    weights = addresses_of(module)
+    weights = addresses_of(module.parameters())
     before = bytes_of(done.graph.saved.tensors(), weights)
     later = by_graph(done.graph, done.gradients())
     after = bytes_of(done.graph.saved.tensors(), weights)
