@@ -23,6 +23,7 @@ COMMANDS: dict[str, str] = {
     "simulate": "pipesim.cli.simulate",
     "compare": "pipesim.cli.compare",
     "report": "pipesim.cli.report",
+    "show": "pipesim.cli.show",
     "schedules": "pipesim.cli.schedules",
     "schedule": "pipesim.cli.schedule",
     "check": "pipesim.cli.check",
