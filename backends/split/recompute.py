@@ -31,27 +31,32 @@ class Recompute(nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The module's own forward."""
-        if not torch.is_grad_enabled():
-            return self.module(*args, **kwargs)
-        tensors, holes = flatten((args, kwargs))
-        run = _Run(self.module, holes, _same_numerics(tensors))
-        want = torch.empty(0, requires_grad=True)  # the block's weights need a backward even if no input does
-        outputs = _Recomputed.apply(run, want, *tensors)  # type: ignore[no-untyped-call]
-        return unflatten(run.output_holes, outputs)
+        return recompute(self.module, *args, **kwargs)
+
+
+def recompute(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """`function(*args, **kwargs)`, a module or a part of one, of which only the inputs are kept."""
+    if not torch.is_grad_enabled():
+        return function(*args, **kwargs)
+    tensors, holes = flatten((args, kwargs))
+    run = _Run(function, holes, _same_numerics(tensors))
+    want = torch.empty(0, requires_grad=True)  # its weights need a backward even if no input does
+    outputs = _Recomputed.apply(run, want, *tensors)  # type: ignore[no-untyped-call]
+    return unflatten(run.output_holes, outputs)
 
 
 class _Run:
-    """One call of the module, to be made again under the same numerics."""
+    """One call of a function, to be made again under the same numerics."""
 
-    def __init__(self, module: nn.Module, holes: Tree, numerics: Numerics):
-        self.module = module
+    def __init__(self, function: Callable[..., Any], holes: Tree, numerics: Numerics):
+        self.function = function
         self.holes = holes
         self.numerics = numerics
         self.output_holes: Tree = None
 
     def __call__(self, tensors: tuple[Tensor, ...]) -> list[Tensor]:
         args, kwargs = unflatten(self.holes, tensors)
-        outputs, self.output_holes = flatten(self.module(*args, **kwargs))
+        outputs, self.output_holes = flatten(self.function(*args, **kwargs))
         return outputs
 
 
