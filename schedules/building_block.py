@@ -38,7 +38,7 @@ def from_block(name: str, ranks: int, microbatches: int, block: Callable[[int], 
 
 def _squeezed(block: Block, microbatches: int) -> list[Row]:
     repeats = PERIOD * np.arange(microbatches)
-    rows = [[slot + repeats for slot in slots] for slots in block]
+    rows: list[Row] = [[slot + repeats for slot in slots] for slots in block]
     rows = _closed_up(_Squeeze([[*row, _gaps(row)] for row in rows], warmup=True).run())
     rows = _Squeeze([row[:_W] for row in rows], warmup=False).run()
     return _closed_up([[*row, _gaps(row)] for row in rows])
@@ -63,7 +63,8 @@ def _in_order(rank: int, ranks: int, row: Row) -> Atoms:
 def _gaps(row: Row) -> Ints:
     """Slots of the weight gradients: free ones, as soon as there is an input gradient before; the rest at the end."""
     taken, gradients = set(np.concatenate(row).tolist()), set(np.concatenate(row[_I_UP:]).tolist())
-    found, waiting, slot = [], 0, 0
+    found: list[int] = []
+    waiting = slot = 0
     while len(found) < len(gradients):
         if slot in taken:
             waiting += slot in gradients
@@ -126,15 +127,20 @@ def _after_needs(rows: list[Row], rank: int, kind: int, microbatch: int) -> int:
 def _peak(row: Row) -> int:
     """Most activations held, in stages; weight gradients that have no slots yet run in the gaps."""
     slots = max(int(slots.max()) for slots in row) + 2
-    held = sum(np.bincount(forwards, minlength=slots) for forwards in row[:_I_UP]).cumsum()
+    held = _running_count(row[:_I_UP], slots)
     if len(row) > _W:
-        return int((held - np.bincount(row[_W], minlength=slots).cumsum()).max())
-    gradients = sum(np.bincount(backwards, minlength=slots) for backwards in row[_I_UP:]).cumsum()
+        return int((held - _running_count(row[_W:], slots)).max())
+    gradients = _running_count(row[_I_UP:], slots)
     busy = np.zeros(slots, np.bool_)
     busy[np.concatenate(row)] = True
     gaps = np.cumsum(~busy)
     unused = np.maximum.accumulate(np.maximum(0, gaps - gradients))
     return int((held - (gaps - unused)).max())
+
+
+def _running_count(kinds: list[Ints], slots: int) -> Ints:
+    """How many passes have begun by each slot."""
+    return np.cumsum(np.bincount(np.concatenate(kinds), minlength=slots))
 
 
 class _Squeeze:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from pipesim.ir.placement import looped
 from pipesim.ir.schedule import Schedule
 from pipesim.schedules.interleaved import visits
@@ -34,5 +36,5 @@ def _grouped(name: str, ranks: int, microbatches: int, virtual: int, size: int) 
     for rank in range(ranks):
         forwards, backwards = visits(rank, ranks, padded, virtual, size)
         row = weave(forwards, backwards, warmup=(virtual - 1) * size + ranks - 1 - rank, weight_delay=0)
-        rows.append(row.take(row.microbatch < microbatches))
+        rows.append(row.take(np.flatnonzero(row.microbatch < microbatches)))
     return Schedule.of_rows(name, looped(ranks, virtual), microbatches, rows)

@@ -47,7 +47,7 @@ def _row(rank: int, ranks: int, microbatches: int) -> Atoms:
         (Kind.I, up, _place(turn, 4)),
         (Kind.W, up, np.where(turn < ends, _place(turn, 5), _place(n + 2 * ranks, 5))),
     )
-    return row.take(row.microbatch < microbatches)
+    return row.take(np.flatnonzero(row.microbatch < microbatches))
 
 
 def _down_forwards(rank: int, ranks: int, n: Ints) -> Ints:

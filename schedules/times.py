@@ -1,0 +1,77 @@
+"""The times that cost-aware families build for, and the memory they may use."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pipesim.ir.placement import Placement
+from pipesim.schedules.constraints import Unsuitable
+
+Seconds = float | Sequence[float]  # of a rank's whole share of a microbatch; a list: of each stage, as it is
+
+
+@dataclass(frozen=True)
+class Times:
+    """Per stage the time of a forward, an input gradient and a weight gradient, and that of a message.
+
+    The unit is what the busiest rank computes for one microbatch, so that decisions do not depend on units.
+    """
+
+    forward: tuple[float, ...]
+    input_grad: tuple[float, ...]
+    weight_grad: tuple[float, ...]
+    latency: float
+
+
+def stage_times(
+    family: str, placement: Placement, forward: Seconds, input_grad: Seconds, weight_grad: Seconds, latency: float
+) -> Times:
+    """Times per stage. Raises Unsuitable for a list of another length and for what is no time."""
+    given = {"forward": forward, "input_grad": input_grad, "weight_grad": weight_grad}
+    columns = [_per_stage(family, word, value, placement) for word, value in given.items()]
+    if not (math.isfinite(latency) and latency >= 0):
+        raise Unsuitable(family, f"latency {latency}", "it is a time", "0 or more seconds")
+    work = [0.0] * placement.ranks
+    for stage, rank in enumerate(placement.ranks_of_stages):
+        work[rank] += sum(column[stage] for column in columns)
+    unit = max(work)
+    forwards, inputs, weights = (tuple(value / unit for value in column) for column in columns)
+    return Times(forwards, inputs, weights, latency / unit)
+
+
+def _per_stage(family: str, word: str, value: Seconds, placement: Placement) -> list[float]:
+    if isinstance(value, (int, float)):
+        column = [value * placement.share] * placement.stages
+    else:
+        column = [float(one) for one in value]
+        if len(column) != placement.stages:
+            stages = placement.stages
+            raise Unsuitable(family, f"{len(column)} values of {word}", f"it has {stages} stages", f"{stages} values")
+    least = "0 or more" if word == "weight_grad" else "more than 0"
+    if not all(math.isfinite(one) and (one > 0 or (one == 0 and word == "weight_grad")) for one in column):
+        raise Unsuitable(family, f"{word} {value}", "each is a time", f"{least} seconds")
+    return column
+
+
+@dataclass(frozen=True)
+class Memory:
+    """How many microbatches of activations a rank may hold, and how much of one an input gradient frees."""
+
+    limit: float
+    input_release: float = 0.0
+
+
+def memory_of(family: str, limit: float, input_release: float) -> Memory:
+    """Raises Unsuitable for a limit under one microbatch and a part that is none."""
+    if not limit >= 1:
+        raise Unsuitable(family, f"memory_limit {limit}", "a rank must hold a microbatch", "1 or more")
+    if not 0 <= input_release <= 1:
+        raise Unsuitable(
+            family,
+            f"input_release {input_release}",
+            "it is the part of an activation that its input gradient frees",
+            "0 (all is held until the weight gradient) to 1",
+        )
+    return Memory(limit, input_release)

@@ -1,0 +1,71 @@
+"""V-auto: a schedule of the V shape for the actual times (after Qi et al. 2024, arXiv 2405.15362)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from pipesim.ir.placement import vee
+from pipesim.ir.schedule import Schedule
+from pipesim.schedules.constraints import require_counts
+from pipesim.schedules.job import Job, Orders
+from pipesim.schedules.periodic import layouts
+from pipesim.schedules.search import First, Objective, shortest
+from pipesim.schedules.times import Seconds, memory_of, stage_times
+from pipesim.schedules.v_half import v_half
+from pipesim.schedules.v_min import v_min
+from pipesim.schedules.zb_v import zb_v
+
+
+def v_auto(
+    *,
+    ranks: int,
+    microbatches: int,
+    memory_limit: float | None = None,
+    forward: Seconds = 1.0,
+    input_grad: Seconds = 1.0,
+    weight_grad: Seconds = 1.0,
+    latency: float = 0.0,
+    input_release: float = 0.0,
+    objective: Objective = "makespan",
+) -> Schedule:
+    """The shortest order of a V found for these times, with at most `memory_limit` microbatches on a rank.
+
+    First come steady states: a microbatch's actions laid out for these times, so that one fits in every period
+    and activations live no longer than the limit allows. Repeated, and beside ZB-V, V-Half and V-Min where they
+    keep the limit, they are squeezed, actions overtaking each other into gaps, forwards and backwards in time in
+    turn. Between the limits of V-Min (a third of p) and ZB-V (p) more memory buys a shorter bubble.
+    Options as for `zb-auto`; memory_limit: p by default.
+    Raises Unsuitable for a limit under 1 and for times that are none.
+    """
+    require_counts("v-auto", ranks=ranks, microbatches=microbatches)
+    placement = vee(ranks)
+    times = stage_times("v-auto", placement, forward, input_grad, weight_grad, latency)
+    memory = memory_of("v-auto", float(ranks) if memory_limit is None else memory_limit, input_release)
+    job = Job(placement, microbatches, times, memory)
+    known = [_numbered(zb_v), _numbered(v_half), _numbered(v_min), _one_by_one]
+    return job.schedule("v-auto", shortest(job, known, _steady(job), objective))
+
+
+def _numbered(build: Callable[..., Schedule]) -> First:
+    return lambda job: job.numbers(build(ranks=job.placement.ranks, microbatches=job.microbatches))
+
+
+def _steady(job: Job) -> Iterator[First]:
+    """Layouts for the actual times, and for equal ones: they leave gaps that fit better where times differ little."""
+    equal = [stage_times("v-auto", job.placement, 1, 1, 1, latency) for latency in (0.0, 0.25)]
+    for times in (job.times, *equal):
+        for layout in layouts(replace(job, times=times)):
+            yield layout.orders
+
+
+def _one_by_one(job: Job) -> Orders:
+    """Each microbatch on its own, in any rank's memory."""
+    stages, ranks = job.placement.stages, job.placement.ranks_of_stages
+    rows: Orders = [[] for _ in range(job.placement.ranks)]
+    for microbatch in range(job.microbatches):
+        for stage in range(stages):
+            rows[ranks[stage]].append(job.number(0, stage, microbatch))
+        for stage in reversed(range(stages)):
+            rows[ranks[stage]] += [job.number(1, stage, microbatch), job.number(2, stage, microbatch)]
+    return rows
