@@ -128,6 +128,6 @@ def _stacked(
             "tickfont": {"color": colours.faint}, "fixedrange": True,
         },
         "yaxis": axis | {"ticktext": [rows[row] for row in axis["tickvals"]], "fixedrange": True},
-        "meta": figure_meta([], painted=False, headline=["", ""]),
+        "meta": figure_meta([], painted=False, theme=theme, headline=["", ""]),
     }  # fmt: skip
     return as_figure({"data": data, "layout": layout})

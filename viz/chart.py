@@ -30,15 +30,22 @@ from pipesim.viz.summary import summary
 _TOP, _BOTTOM, _MEMORY, _GAP = 112, 40, 150, 36  # pixels
 
 
-def chart(timeline: Timeline, metrics: Metrics, *, theme: ThemeName = "light", most_bars: int = MOST_BARS) -> go.Figure:
+def chart(
+    timeline: Timeline,
+    metrics: Metrics,
+    *,
+    theme: ThemeName = "light",
+    most_bars: int = MOST_BARS,
+    picture: bool = True,
+) -> go.Figure:
     """Boxes by kind, idle time by cause, transfers, critical path and memory; times in seconds.
 
     Up to `most_bars` boxes and idle spans are bars of plotly. More are a picture, which the page of `write_html`
-    replaces by every single box.
+    replaces by every single box; picture=False leaves it out.
     """
     what = drawn(timeline)
     painted = is_painted([what], most_bars)
-    main = panel(what, ("x", "y"), painted=painted)
+    main = panel(what, ("x", "y"), painted=painted, picture=picture)
     rows = rows_height(timeline)
     whole = rows + _GAP + _MEMORY
     layout = base_layout(theme, height=whole + _TOP + _BOTTOM, top=_TOP, bottom=_BOTTOM)
@@ -61,6 +68,7 @@ def chart(timeline: Timeline, metrics: Metrics, *, theme: ThemeName = "light", m
         "meta": figure_meta(
             [main.meta],
             painted=painted,
+            theme=theme,
             headline=[timeline.name, about(timeline)],
             summary=summary(timeline, metrics),
         ),

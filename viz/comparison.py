@@ -38,14 +38,15 @@ def comparison(
     *,
     theme: ThemeName = "light",
     most_bars: int = MOST_BARS,
+    picture: bool = True,
 ) -> go.Figure:
     """Stack timelines, aligned at time 0; the page adds a table with the best figure of each row marked.
 
-    found: the metrics of each timeline, where they are known already (with throughput, say). most_bars: as in
-    `chart`.
+    found: the metrics of each timeline, where they are known already (with throughput, say). most_bars,
+    picture: as in `chart`.
     """
     known = list(found) if found is not None else [summarize(timeline) for timeline in timelines]
-    return stacked(timelines, known, theme=theme, rows=table(timelines, known), most_bars=most_bars)
+    return stacked(timelines, known, theme=theme, rows=table(timelines, known), most_bars=most_bars, picture=picture)
 
 
 def stacked(
@@ -56,6 +57,7 @@ def stacked(
     rows: dict[str, Any],
     extra: tuple[Panel, str] | None = None,
     most_bars: int = MOST_BARS,
+    picture: bool = True,
 ) -> go.Figure:
     """A panel a timeline, and one more of the last timeline's ranks with its heading, if given."""
     what = [drawn(timeline) for timeline in timelines]
@@ -63,7 +65,7 @@ def stacked(
     shown = [*timelines, *([timelines[-1]] if extra else [])]
     places, whole = _places(shown)
     axes = [f"y{at + 1}" if at else "y" for at in range(len(shown))]
-    panels = [panel(one, ("x", axis), painted=painted) for one, axis in zip(what, axes, strict=False)]
+    panels = [panel(one, ("x", axis), painted=painted, picture=picture) for one, axis in zip(what, axes, strict=False)]
     headings = [_headline(timeline, one) for timeline, one in zip(timelines, known, strict=True)]
     if extra is not None:
         panels.append(extra[0])
@@ -82,7 +84,7 @@ def stacked(
             *(note for one in panels for note in one.notes),
         ],
         "images": [image for one in panels for image in one.images],
-        "meta": figure_meta([one.meta for one in panels], painted=painted, headline=headline, table=rows),
+        "meta": figure_meta([one.meta for one in panels], painted=painted, theme=theme, headline=headline, table=rows),
     }
     return as_figure({"data": _shared_legend([one.traces for one in panels]), "layout": layout})
 

@@ -21,6 +21,7 @@ from pipesim.viz.palette import (
     KIND_PATTERNS,
     KIND_WORDS,
     THEMES,
+    ThemeName,
     lightest,
     rgba,
     shades,
@@ -55,12 +56,15 @@ def panel_meta(drawn: Drawn, axes: tuple[str, str]) -> dict[str, Any]:
     }
 
 
-def figure_meta(panels: Sequence[dict[str, Any]], *, painted: bool, **more: Any) -> dict[str, Any]:
+def figure_meta(
+    panels: Sequence[dict[str, Any]], *, painted: bool, theme: ThemeName = "light", **more: Any
+) -> dict[str, Any]:
     """The value of a figure's `layout.meta`. painted: the page paints the boxes, plotly does not."""
     return {
         "pipesim": {
             "version": VERSION,
             "painted": painted,
+            "theme": theme,
             "palette": _palette(),
             "themes": {name: asdict(theme) for name, theme in THEMES.items()},
             "panels": list(panels),

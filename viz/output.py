@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import plotly.graph_objects as go
 
@@ -11,15 +12,17 @@ from pipesim.files import write_atomically
 from pipesim.viz.encode import to_json
 from pipesim.viz.images import FORMATS, write_image
 from pipesim.viz.page import write_html
-from pipesim.viz.panel import MOST_BARS
 
 _MOST_BARS_OF_AN_IMAGE = 20_000  # a browser draws these in some seconds, and nobody zooms in
 
 
-def most_bars_in(path: str | os.PathLike[str] | None) -> int:
-    """How many boxes are drawn one by one in a file of this name, for `chart` and `comparison`."""
-    image = path is not None and Path(path).suffix.lower().lstrip(".") in FORMATS
-    return _MOST_BARS_OF_AN_IMAGE if image else MOST_BARS
+def drawing_for(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """How `chart` and `comparison` best draw for a file of this name: boxes one by one in an image, and a picture
+    of them for whoever reads the JSON; the page needs neither."""
+    ending = Path(path).suffix.lower().lstrip(".")
+    if ending in FORMATS:
+        return {"most_bars": _MOST_BARS_OF_AN_IMAGE}
+    return {"picture": ending == "json"}
 
 
 def write_figure(figure: go.Figure, path: str | os.PathLike[str]) -> None:

@@ -29,12 +29,19 @@ def is_painted(timelines: Sequence[Drawn], most_bars: int = MOST_BARS) -> bool:
     return sum(len(one.timeline.program) + len(one.idle) for one in timelines) > most_bars
 
 
-def panel(drawn: Drawn, axes: tuple[str, str], *, painted: bool) -> Panel:
+def panel(drawn: Drawn, axes: tuple[str, str], *, painted: bool, picture: bool = True) -> Panel:
+    """painted: leave the boxes to the page; picture: with a picture of them for whoever is not our page."""
     meta = panel_meta(drawn, axes)
     if not painted:
         return Panel([*legend_traces(drawn, axes), *bar_traces(drawn, axes)], [], [], meta)
+    if not picture:
+        return Panel(legend_traces(drawn, axes), [], [], meta)
+    return Panel(legend_traces(drawn, axes), [_image(drawn, axes)], [_note(drawn, axes)], meta)
+
+
+def _image(drawn: Drawn, axes: tuple[str, str]) -> dict[str, Any]:
     timeline = drawn.timeline
-    picture = {
+    return {
         "source": raster(drawn),
         "xref": axes[0],
         "yref": axes[1],
@@ -48,9 +55,12 @@ def panel(drawn: Drawn, axes: tuple[str, str], *, painted: bool) -> Panel:
         "layer": "above",
         "name": "raster",
     }
-    boxes = f"{len(timeline.boxes):,} boxes in a picture of {WIDTH:,} pixels; the HTML page draws each of them"
-    note = {
-        "text": boxes,
+
+
+def _note(drawn: Drawn, axes: tuple[str, str]) -> dict[str, Any]:
+    boxes = len(drawn.timeline.boxes)
+    return {
+        "text": f"{boxes:,} boxes in a picture of {WIDTH:,} pixels; the HTML page draws each of them",
         "name": "raster",
         "xref": "paper",
         "yref": f"{axes[1]} domain",
@@ -61,4 +71,3 @@ def panel(drawn: Drawn, axes: tuple[str, str], *, painted: bool) -> Panel:
         "showarrow": False,
         "font": {"size": 10},
     }
-    return Panel(legend_traces(drawn, axes), [picture], [note], meta)

@@ -81,7 +81,7 @@ def roofline(site: Site, *, theme: ThemeName = "light") -> go.Figure:
         "dragmode": False,
         "xaxis": axis | {"title": {"text": "FLOP per byte"}, "dtick": 1},
         "yaxis": axis | {"title": {"text": "FLOP/s"}, "tickformat": "~s"},
-        "meta": figure_meta([], painted=False, headline=["", ""]),
+        "meta": figure_meta([], painted=False, theme=theme, headline=["", ""]),
     }
     return as_figure({"data": data, "layout": layout})
 

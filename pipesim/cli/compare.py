@@ -67,9 +67,9 @@ def compare(
     runs = [run_case(case, chosen) for case in cases]
     if out is not None:
         from pipesim.viz.comparison import comparison
-        from pipesim.viz.output import most_bars_in, write_figure
+        from pipesim.viz.output import drawing_for, write_figure
 
-        figure = comparison([made for made, _ in runs], [found for _, found in runs], most_bars=most_bars_in(out))
+        figure = comparison([made for made, _ in runs], [found for _, found in runs], **drawing_for(out))
         write_figure(figure, out)
     if as_json:
         print(json.dumps([to_json(case, found) for case, (_, found) in zip(cases, runs, strict=True)]))

@@ -21,7 +21,7 @@ from pipesim.viz.chart import chart
 from pipesim.viz.comparison import comparison
 from pipesim.viz.difference import NothingInCommon, difference
 from pipesim.viz.kineto import read_profiler_traces
-from pipesim.viz.output import most_bars_in, write_figure
+from pipesim.viz.output import drawing_for, write_figure
 from pipesim.viz.trace import write_trace
 
 Files = Annotated[
@@ -80,13 +80,13 @@ def _runs(files: Sequence[Path], step: int) -> list[Timeline]:
 
 def _draw(runs: Sequence[Timeline], found: Sequence[Metrics], out: Path) -> None:
     if len(runs) == 1:
-        write_figure(chart(runs[0], found[0], most_bars=most_bars_in(out)), out)
+        write_figure(chart(runs[0], found[0], **drawing_for(out)), out)
         return
     try:
         figure = difference(runs[0], runs[1], found) if len(runs) == 2 else None
     except NothingInCommon:
         figure = None
-    write_figure(figure or comparison(runs, found, most_bars=most_bars_in(out)), out)
+    write_figure(figure or comparison(runs, found, **drawing_for(out)), out)
 
 
 def _print(runs: Sequence[Timeline], found: Sequence[Metrics], as_json: bool) -> None:

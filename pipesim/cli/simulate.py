@@ -115,9 +115,9 @@ def write_outputs(
     """Write what was asked for. Raises CannotWrite."""
     if out is not None:
         from pipesim.viz.chart import chart
-        from pipesim.viz.output import most_bars_in, write_figure
+        from pipesim.viz.output import drawing_for, write_figure
 
-        write_figure(chart(made, found, most_bars=most_bars_in(out)), out)
+        write_figure(chart(made, found, **drawing_for(out)), out)
     if trace is not None:
         from pipesim.viz.trace import write_trace
 

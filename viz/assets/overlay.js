@@ -7,9 +7,9 @@
     const about = graph.layout.meta && graph.layout.meta.pipesim;
     if (!about) return null;
     const old = graph.pipesim;
-    const overlay = { graph, about, theme: old ? old.theme : "light", shade: old ? old.shade : "chunk", selected: null };
+    const overlay = { graph, about, theme: about.theme, shade: old ? old.shade : "chunk", selected: null };
     graph.pipesim = overlay;
-    overlay.ranges = old ? old.ranges : ranges(graph);
+    overlay.ranges = ranges(graph);
     overlay.scenes = await Promise.all(about.panels.map(async (panel) => {
       const columns = await pipesim.decode(panel.timeline);
       for (const name of ["late", "longer"]) {
@@ -35,7 +35,11 @@
 
   function listen(graph) {
     graph.pipesimListens = true;
-    const again = () => graph.pipesim.redraw && graph.pipesim.redraw();
+    const again = () => {
+      const about = graph.layout.meta && graph.layout.meta.pipesim;
+      if (about && about !== graph.pipesim.about) pipesim.attach(graph); // another figure in the same place
+      else if (graph.pipesim.redraw) graph.pipesim.redraw();
+    };
     for (const event of ["plotly_afterplot", "plotly_relayouting", "plotly_relayout", "plotly_restyle"]) graph.on(event, again);
     graph.addEventListener("mousemove", (event) => point(graph.pipesim, event));
     graph.addEventListener("mouseleave", () => pipesim.hideTip(graph));

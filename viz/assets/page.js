@@ -7,7 +7,7 @@
     const graph = document.getElementById(id);
     await window.Plotly.newPlot(graph, figure.data, figure.layout, config);
     await pipesim.attach(graph);
-    if (theme() !== "light") paintTheme(graph, theme());
+    if (theme() !== (graph.pipesim ? graph.pipesim.theme : "light")) paintTheme(graph, theme());
     graph.dataset.ready = "yes";
   };
 
