@@ -55,11 +55,11 @@ class Job:
             for stage in range(stages):
                 rank, row = ranks[stage], 1 << rows[ranks[stage]]
                 rows[rank] += 1
-                found.kind += [kind] * self.microbatches
-                found.rank += [rank] * self.microbatches
-                found.row += [row] * self.microbatches
-                found.takes += [takes[kind][stage]] * self.microbatches
-                found.holds += [holds[kind]] * self.microbatches
+                found.kind.extend([kind] * self.microbatches)
+                found.rank.extend([rank] * self.microbatches)
+                found.row.extend([row] * self.microbatches)
+                found.takes.extend([takes[kind][stage]] * self.microbatches)
+                found.holds.extend([holds[kind]] * self.microbatches)
         self._link(found)
         return found
 
