@@ -14,6 +14,7 @@ from pipesim.costs.costs import Costs, Floats
 from pipesim.engine.contention import bandwidths, require_room
 from pipesim.engine.durations import Durations, durations
 from pipesim.engine.held import memory_trace
+from pipesim.engine.rows import edge_lanes, walk_rows
 from pipesim.engine.sweep import OWN, RECV, SEND, Structure, Times, sweep
 from pipesim.ir.action import Kind
 from pipesim.ir.atoms import Ints
@@ -31,10 +32,30 @@ def simulate(program: Program, costs: Costs, timing: Durations | None = None) ->
     timing: times to take instead of those the costs give.
     """
     timing = durations(program, costs) if timing is None else timing
-    start, end = Sweeper(program).run(*holds(program, timing, costs))
+    parts = holds(program, timing, costs)
+    start, end = along_rows(program, *parts) or Sweeper(program).run(*parts)
     require_room(program, timing, costs.network, start, end)
     memory = memory_trace(program, costs, start, end)
     return Timeline(program, start, end, memory=memory, source="simulated")
+
+
+def along_rows(program: Program, hold_s: Floats, then_s: Floats) -> tuple[Floats, Floats] | None:
+    """Start and end of each operation, where rows can be walked in their own order: see `rows`."""
+    if program.comm != "edge":
+        return None
+    start, end = np.full(len(program), np.nan), np.full(len(program), np.nan)
+    ended = walk_rows(
+        program.offsets, roles(program), program.ops.fused, *edge_lanes(program), program.match,
+        program.need_offsets, program.need, hold_s, then_s, start, end,
+    )  # fmt: skip
+    return (start, end) if ended == len(program) else None
+
+
+def roles(program: Program) -> Ints:
+    """Of each operation OWN, SEND or RECV."""
+    of_kind = np.full(len(Kind), OWN, np.int8)
+    of_kind[Kind.SEND], of_kind[Kind.RECV] = SEND, RECV
+    return of_kind[program.ops.kind]
 
 
 def holds(program: Program, timing: Durations, costs: Costs) -> tuple[Floats, Floats]:
@@ -65,15 +86,13 @@ class Sweeper:
     def structure(self) -> Structure:
         """What the sweep walks along."""
         program, lanes = self.program, self.lanes
-        role_of_kind = np.full(len(Kind), OWN, np.int8)
-        role_of_kind[Kind.SEND], role_of_kind[Kind.RECV] = SEND, RECV
         return Structure(
             lanes.lane_offsets,
             lanes.batch_offsets,
             lanes.order,
             np.isin(lanes.kind, (LaneKind.SEND, LaneKind.RECV)),
             lanes.lane,
-            role_of_kind[program.ops.kind],
+            roles(program),
             program.match,
             program.need_offsets,
             program.need,

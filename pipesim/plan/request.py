@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import get_args
 
 from pipesim.costs.cluster import Cluster
-from pipesim.costs.layout import Layout, Recompute, SplitRule
+from pipesim.costs.layout import Attention, Layout, Recompute, SplitRule
 from pipesim.costs.model import Model
 from pipesim.errors import PipesimError
 from pipesim.ir.program import COMM_POLICIES, Comm
@@ -41,6 +41,7 @@ class Request:
     seq: int
     precision: str = "bf16"
     framework: str = "megatron"
+    attention: Attention = "flash"
     max_memory_bytes: float | None = None
     schedules: tuple[str, ...] | None = None
     tp: tuple[int, ...] | None = None

@@ -81,7 +81,7 @@ def core_layout(request: Request, core: Core) -> Layout:
     return Layout(
         tp=core.tp, cp=core.cp, ep=core.ep, dp=core.ep, micro_batch=core.micro_batch,
         global_batch=core.micro_batch * core.ep, sequence_parallel=core.sequence_parallel,
-        recompute=core.recompute, seq=request.seq, precision=request.precision, framework=request.framework,
+        recompute=core.recompute, seq=request.seq, precision=request.precision, framework=request.framework, attention=request.attention,
     )  # fmt: skip
 
 
@@ -127,7 +127,7 @@ def layout_of(request: Request, choice: Choice) -> Layout:
         tp=core.tp, pp=choice.pp, dp=choice.dp, cp=core.cp, ep=core.ep, virtual=stages_of(choice) // choice.pp,
         sequence_parallel=core.sequence_parallel, zero_stage=choice.zero, recompute=core.recompute,
         precision=request.precision, micro_batch=core.micro_batch, global_batch=request.global_batch,
-        seq=request.seq, split=split, framework=request.framework,
+        seq=request.seq, split=split, framework=request.framework, attention=request.attention,
     )  # fmt: skip
 
 
