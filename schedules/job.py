@@ -6,8 +6,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+import numpy as np
+
 from pipesim.ir.action import Kind
 from pipesim.ir.atoms import Atoms
+from pipesim.ir.needs import Shape, dependencies
 from pipesim.ir.placement import Placement
 from pipesim.ir.schedule import Schedule
 from pipesim.schedules.times import Memory, Times
@@ -46,44 +49,39 @@ class Job:
 
     @cached_property
     def columns(self) -> Columns:
-        stages, ranks, freed = self.placement.stages, self.placement.ranks_of_stages, self.memory.input_release
-        takes = (self.times.forward, self.times.input_grad, self.times.weight_grad)
-        holds = [part * self.placement.share for part in (1.0, -freed, freed - 1.0)]
-        found = Columns([], [], [], [], [], [], [])
-        rows = [0] * self.placement.ranks
-        for kind in range(len(KINDS)):
+        stages, count, freed = self.placement.stages, self.microbatches, self.memory.input_release
+        per_kind = zip(
+            range(len(KINDS)),
+            (self.times.forward, self.times.input_grad, self.times.weight_grad),
+            [part * self.placement.share for part in (1.0, -freed, freed - 1.0)],
+            strict=True,
+        )
+        found = Columns([], [], [], [], [], *self._edges())
+        for kind, takes, change in per_kind:
             for stage in range(stages):
-                rank, row = ranks[stage], 1 << rows[ranks[stage]]
-                rows[rank] += 1
-                found.kind.extend([kind] * self.microbatches)
-                found.rank.extend([rank] * self.microbatches)
-                found.row.extend([row] * self.microbatches)
-                found.takes.extend([takes[kind][stage]] * self.microbatches)
-                found.holds.extend([holds[kind]] * self.microbatches)
-        self._link(found)
+                rank = self.placement.ranks_of_stages[stage]
+                mine = self.placement.stages_of(rank)
+                found.kind.extend([kind] * count)
+                found.rank.extend([rank] * count)
+                found.row.extend([1 << (kind * len(mine) + mine.index(stage))] * count)
+                found.takes.extend([takes[stage]] * count)
+                found.holds.extend([change] * count)
         return found
 
-    def _link(self, columns: Columns) -> None:
-        """What each action needs: the schedule's own rule, for a chain of stages without slices."""
-        for _ in range(len(self)):
-            columns.needs.append([])
-            columns.feeds.append([])
-        stages, ranks = self.placement.stages, self.placement.ranks_of_stages
-        for stage in range(stages):
-            above, below = stage - 1, stage + 1
-            sources = [
-                ((0, stage), (0, above)),
-                ((1, stage), (1, below) if below < stages else (0, stage)),
-                ((2, stage), (1, stage)),
-            ]
-            for (kind, here), (needed, there) in sources:
-                if there < 0:
-                    continue
-                lag = self.times.latency if ranks[here] != ranks[there] else 0.0
-                for microbatch in range(self.microbatches):
-                    needing, source = self.number(kind, here, microbatch), self.number(needed, there, microbatch)
-                    columns.needs[needing].append((source, lag))
-                    columns.feeds[source].append((needing, lag))
+    def _edges(self) -> tuple[list[list[Edge]], list[list[Edge]]]:
+        """What each action needs and feeds, by the schedule's own rule."""
+        stages, count = self.placement.stages, self.microbatches
+        stage = np.tile(np.repeat(np.arange(stages), count), len(KINDS))
+        atoms = Atoms.of(np.repeat(KINDS, stages * count), stage, np.tile(np.arange(count), len(KINDS) * stages))
+        found = dependencies(Shape(self.placement.length), stages, count, atoms)
+        rank = np.asarray(self.placement.ranks_of_stages)[stage]
+        lags = np.where(rank[found.producer] != rank[found.consumer], self.times.latency, 0.0)
+        needs: list[list[Edge]] = [[] for _ in range(len(self))]
+        feeds: list[list[Edge]] = [[] for _ in range(len(self))]
+        for source, needing, lag in zip(found.producer.tolist(), found.consumer.tolist(), lags.tolist(), strict=True):
+            needs[needing].append((source, lag))
+            feeds[source].append((needing, lag))
+        return needs, feeds
 
     def peak(self, orders: Orders) -> float:
         """Most activations any rank holds, in microbatches."""
