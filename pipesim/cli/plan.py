@@ -18,6 +18,7 @@ import typer
 
 from pipesim.cli import case as options
 from pipesim.cli.plan_report import show
+from pipesim.cli.plan_serving import plan_service
 from pipesim.costs.cluster_catalogue import load_cluster
 from pipesim.costs.layout import Recompute
 from pipesim.costs.model_catalog import load_model
@@ -47,6 +48,13 @@ Workers = Annotated[int | None, typer.Option("--workers", min=1, help="Processes
 Save = Annotated[Path | None, typer.Option("--save", help="A folder for the winner: schedule, commands, configs.")]
 Out = Annotated[Path | None, typer.Option("--out", help="Step time against memory, an HTML file.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
+Serving = Annotated[bool, typer.Option("--serving", help="Plan serving: the most requests within --slo.")]
+Slo = Annotated[str, typer.Option("--slo", help="With --serving: limits that 90 % of the requests keep.")]
+Prompt = Annotated[str, typer.Option("--input", metavar="TOKENS[±SHARE]", help="With --serving: prompts, 512±0.5.")]
+Output = Annotated[str, typer.Option("--output", metavar="TOKENS[±SHARE]", help="With --serving: tokens to make.")]
+Weights = Annotated[str, typer.Option("--weights", help="With --serving: bf16, fp8, int8, fp4 or int4.")]
+CacheFormat = Annotated[str, typer.Option("--cache", help="With --serving: numbers of the cache, bf16 or fp8.")]
+EngineName = Annotated[str, typer.Option("--engine", help="With --serving: vllm, sglang, trt-llm, …")]
 
 
 def plan(
@@ -74,6 +82,13 @@ def plan(
     workers: Workers = None,
     save: Save = None,
     out: Out = None,
+    serving: Serving = False,
+    slo: Slo = "ttft=500ms,tpot=50ms",
+    prompt: Prompt = "512±0.5",
+    output: Output = "128±0.5",
+    weights: Weights = "bf16",
+    cache: CacheFormat = "bf16",
+    engine: EngineName = "vllm",
     as_json: Json = False,
 ) -> None:
     """Find the fastest layouts and schedules that fit, and say why.
@@ -82,6 +97,12 @@ def plan(
     """
     if out is not None:
         require_writable(out)
+    if serving:
+        plan_service(
+            _required("--model", model, "llama-3-8b"), _required("--cluster", cluster, "dgx-h100:1"), slo=slo,
+            prompt=prompt, output=output, weights=weights, cache=cache, engine=engine, as_json=as_json,
+        )  # fmt: skip
+        return
     request = Request(
         model=load_model(_required("--model", model, "llama-3-8b")),
         cluster=load_cluster(_required("--cluster", cluster, "dgx-h100:8")),

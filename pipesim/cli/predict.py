@@ -19,6 +19,8 @@ Workers = Annotated[int | None, typer.Option("--workers", min=1, help="Processes
 def predict(rows: Rows, out: Out = None, workers: Workers = None) -> None:
     """Predict step time, throughput, MFU, memory and bubble of each row; a bad row gets an error of its own.
 
+    Rows of inference (with `input_len` and `output_len`) get latency, time of a token and throughput.
+
     Example: pipesim predict rows.jsonl --out predictions.jsonl
     """
     from rich.console import Console

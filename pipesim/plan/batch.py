@@ -11,6 +11,7 @@ from typing import Any
 
 from pipesim.errors import PipesimError
 from pipesim.plan.predict import predict_row
+from pipesim.serving.rows import is_inference, predict_inference
 
 Line = dict[str, Any]
 
@@ -42,6 +43,8 @@ def predict_line(line: str) -> Line:
         if not isinstance(row, Mapping):
             return {"id": None, "error": f"a row is a JSON object, not {type(row).__name__}"}
         row_id = row.get("id")
+        if is_inference(row):
+            return {"id": row_id, **predict_inference(row)}
         found = asdict(predict_row(row))
         return {"id": row_id, **found, "assumed": list(found["assumed"])}
     except PipesimError as error:

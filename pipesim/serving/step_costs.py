@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipesim.costs.cluster import Cluster
-from pipesim.costs.compute import Attention, attention_seconds
 from pipesim.costs.flops import gemms, padded_vocab
 from pipesim.costs.gpu import Gpu
 from pipesim.costs.layout import Layout
@@ -30,6 +29,7 @@ from pipesim.serving.kernels import (
     context_seconds,
     memory_rate,
     product_seconds,
+    prompt_seconds,
 )
 
 Floats = NDArray[np.float64]
@@ -107,8 +107,10 @@ class StageCosts:
         """Attention of `batch` pieces of prompts of equal length."""
         total = 0.0
         for layers, heads, width, window in self.prompts:
-            total += layers * _prompt(self.place.gpu, self.place.engine.attention, batch, heads,
-                                      _rounded(new), _rounded(before), width, self.value_dim, window)  # fmt: skip
+            total += layers * _prompt(
+                self.place.gpu, self.place.engine.attention, batch=batch, heads=heads, new=_rounded(new),
+                before=_rounded(before), width=width, value=self.value_dim, window=window,
+            )  # fmt: skip
         return total
 
 
@@ -116,22 +118,7 @@ def _rounded(tokens: int) -> int:
     return tokens if tokens < _ROUND else -(-tokens // _ROUND) * _ROUND
 
 
-@lru_cache(maxsize=1 << 16)
-def _prompt(
-    gpu: Gpu, kind: Attention, batch: int, heads: int, new: int, before: int, width: int, value: int, window: int | None
-) -> float:
-    """A query sees what was before and on average half of what is new."""
-    return attention_seconds(
-        gpu,
-        batch=batch,
-        heads=heads,
-        seq_q=new,
-        seq_k=new + (2 * before if kind == "flash" else before),
-        head_dim=width,
-        value_dim=value,
-        window=window,
-        kind=kind,
-    )
+_prompt = lru_cache(maxsize=1 << 16)(prompt_seconds)
 
 
 def stage_costs(model: Model, stage: StageLayers, place: Place, *, most_tokens: int, most_rows: int) -> StageCosts:
