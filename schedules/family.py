@@ -51,7 +51,9 @@ class Family:
     build: keyword-only numbers to a Schedule; its parameters beside `ranks` and `microbatches` are
         the family's own options.
     makespan: seconds from the first start to the last end, without reduction and optimizer.
-    peak: activations rank r holds at most, in microbatches, as a function of the setting and r.
+    span: the longest time of a rank from its first start to its last end.
+    peak: activations rank r holds at most, in microbatches, as a function of the setting and r; it is so
+        where `peak_holds`.
     versions, staleness: of an asynchronous family, the weight versions that rank r keeps, and how many
         optimizer steps its gradients are behind at most, both as functions of the setting and r.
     """
@@ -62,8 +64,10 @@ class Family:
     rule: str = "any m ≥ 1"
     makespan: Form | None = None
     latency: Form | None = None  # seconds added to the makespan by C
+    span: Form | None = None
     peak_formula: str | None = None
     peak: Callable[[Setting, int], float] | None = None
+    peak_holds: Callable[[Setting], bool] = lambda setting: True
     versions: Callable[[Setting, int], int] | None = None
     staleness: Callable[[Setting, int], int] | None = None
     synchronous: bool = True

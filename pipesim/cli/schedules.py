@@ -33,6 +33,7 @@ def describe(family: Family) -> dict[str, Any]:
         "options": family.options,
         "makespan": _form(family.makespan),
         "latency": _form(family.latency),
+        "span": _form(family.span),
         "peak_activations": family.peak_formula,
         "synchronous": family.synchronous,
         "trains": family.trains,
