@@ -72,8 +72,8 @@ def score(source: str, runs: Sequence[Run]) -> Score:
 def layout_tau(runs: Sequence[Run]) -> float | None:
     """Kendall's tau between predicted and measured throughput of the layouts of one model on so many GPUs.
 
-    Pairs are pooled over all (model, GPU count, sequence length) of at least three layouts, repeats of one layout
-    averaged; None where there are none.
+    Pairs are pooled over all (model, GPU count) of at least three layouts, repeats of one layout averaged; None where
+    there are none.
     """
     found = []
     for group in _grouped(runs, lambda run: _case(run.row)).values():
@@ -84,7 +84,7 @@ def layout_tau(runs: Sequence[Run]) -> float | None:
 
 
 def _case(row: Row) -> tuple[Any, ...]:
-    return row["model"], row["num_gpus"], row["seq"], row["vocab"]
+    return row["model"], row["num_gpus"]
 
 
 def _layout(row: Row) -> str:

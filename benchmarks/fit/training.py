@@ -47,12 +47,13 @@ class Parameter:
             return key in (gpu.key, gpu.architecture)
         if section == "frameworks":
             return closest_framework(row["framework"]).name == key
-        if section == "fabrics":
-            return True
+        if section == "collectives":
+            return int(row["tp"]) > 1
         return rest[-1] == gpu.like and rest[0] in str(row.get("attention"))
 
 
 PARAMETERS = (
+    Parameter("collectives.in_step", 0.8, 2.5, 0.3),
     Parameter("gpus.ampere.gemm", 0.75, 1.0, 0.1),
     Parameter("gpus.ampere.attention", 0.7, 1.3, 0.2),
     Parameter("gpus.ampere.memory", 0.6, 0.9, 0.1),
@@ -69,10 +70,10 @@ PARAMETERS = (
     Parameter("frameworks.megatron-deepspeed.layer_us", 800, 1600, 200),
     Parameter("frameworks.nanotron.layer_us", 1500, 2800, 300),
     Parameter("frameworks.megatron-core.layer_us", 300, 2500, 300),
-    Parameter("frameworks.megatron-lm.message_us", 0, 1500, 200),
-    Parameter("frameworks.megatron-deepspeed.message_us", 0, 2500, 300),
-    Parameter("frameworks.nanotron.message_us", 0, 3000, 300),
-    Parameter("frameworks.aleph-alpha-scaling.message_us", 0, 3000, 300),
+    Parameter("frameworks.megatron-lm.message_us", 0, 3000, 600),
+    Parameter("frameworks.megatron-deepspeed.message_us", 0, 6000, 600),
+    Parameter("frameworks.nanotron.message_us", 0, 6000, 600),
+    Parameter("frameworks.aleph-alpha-scaling.message_us", 0, 6000, 600),
     Parameter("frameworks.nanotron.step_ms", 0, 100, 15),
     Parameter("frameworks.aleph-alpha-scaling.step_ms", 0, 1000, 150),
     Parameter("frameworks.megatron-deepspeed.step_ms", 0, 100, 15),
@@ -83,7 +84,7 @@ _SMOOTH = 0.02  # errors below count as if squared
 _CLIP = 0.35
 _CACHED = {
     "compute": ("gemm_seconds", "attention_seconds", "memory_seconds"),
-    "fitted": ("derate", "fabric"),
+    "fitted": ("derate", "fabric", "in_step"),
     "habits": ("habits_of",),
     "row_cluster": ("_cluster",),
 }
@@ -97,12 +98,16 @@ def main() -> None:
     given.add_argument("--hold-out", default="")
     given.add_argument("--rounds", type=int, default=3)
     given.add_argument("--rows", type=int, default=60, help="of each source, evenly picked")
+    given.add_argument("--start", default="", help="PATH=VALUE,... to start from")
     given.add_argument("--only", default="", help="parameters that have one of these texts in their path")
     options = given.parse_args()
     held = set(options.hold_out.split(",")) - {""}
     rows = load(options.rows)
     fitting = [row for row in rows if row["source_id"] not in held]
     chosen = [one for one in PARAMETERS if any(part in one.path for part in options.only.split(","))]
+    for part in filter(None, options.start.split(",")):
+        path, _, number = part.partition("=")
+        put(next(one for one in PARAMETERS if one.path == path), float(number))
     for _ in range(options.rounds):
         moved = fit_round(fitting, chosen)
         print(f"mean over sources of the mean absolute error: {moved:.4f}", flush=True)

@@ -67,3 +67,9 @@ def fabric(kind: str) -> Fabric:
 def fabric_kinds() -> tuple[str, ...]:
     """Kinds of link that have parameters."""
     return tuple(read_catalogue("fitted.yaml")["fabrics"])
+
+
+@cache
+def in_step() -> float:
+    """Time of a tensor-parallel collective in a training step over that of the collective alone."""
+    return float(read_catalogue("fitted.yaml")["collectives"]["in_step"])

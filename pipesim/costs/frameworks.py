@@ -29,6 +29,8 @@ class Framework:
     """The precision meant where a text names both ("fp16/bf16")."""
     half_gradients: bool = False
     """A half-precision gradient of every weight lives beside the accumulated fp32 one."""
+    fused_softmax: bool = True
+    """Attention without flash has scale, mask and softmax in one kernel (Megatron's masked_softmax_fusion)."""
     fused_mlp: bool = True
     """The gated activation is one kernel that stores its input only, and repeats the rest in the backward."""
     scatters_messages: bool = False
@@ -76,6 +78,7 @@ FRAMEWORKS: tuple[Framework, ...] = (
         split="cost-threshold",
         half_gradients=True,
         fused_mlp=False,
+        fused_softmax=False,
         logits_bytes=10.0,
     ),
     Framework(
@@ -83,6 +86,7 @@ FRAMEWORKS: tuple[Framework, ...] = (
         words=("fsdp", "foundry", "composer", "torchtitan", "mosaic"),
         zero_stage=3,
         fused_mlp=False,
+        fused_softmax=False,
         logits_bytes=10.0,
         vocabulary_over_tp=False,
     ),

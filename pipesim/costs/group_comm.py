@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pipesim.costs.collectives import collective_seconds
+from pipesim.costs.fitted import in_step
 from pipesim.costs.model import LayerKind
 from pipesim.costs.p2p import p2p_seconds
 from pipesim.costs.parts import Part
@@ -42,11 +43,11 @@ def _tensor(site: Site) -> tuple[Part, ...]:
     size = layout.tokens * site.model.hidden * layout.number_format.activation_bytes
     shown = 1.0 - site.habits.tensor_overlap
     if not layout.sequence_parallel:
-        once = 2 * collective_seconds(cluster, "all_reduce", size, members)
+        once = 2 * collective_seconds(cluster, "all_reduce", size, members) * in_step()
         return (Part("tensor-parallel all-reduce", "tensor", once, once),)
     gather = collective_seconds(cluster, "all_gather", size, members)
     scatter = collective_seconds(cluster, "reduce_scatter", size, members)
-    once = 2 * (gather + scatter) * shown
+    once = 2 * (gather + scatter) * shown * in_step()
     return (Part("tensor-parallel gather and scatter", "tensor", once, once),)
 
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pipesim.costs.frameworks import closest_framework
+from pipesim.costs.frameworks import Framework, closest_framework
 from pipesim.costs.layout import RECOMPUTE_MODULES, BadLayout, Layout
 from pipesim.costs.precision import closest_precision
 
@@ -60,7 +60,7 @@ def layout_of_row(row: Row) -> RowLayout:
         recompute_modules=modules,
         recompute_layers=layers if isinstance(layers, int) else None,
         precision=_precision(row, framework.half, assumed),
-        attention=_attention(row, assumed),  # type: ignore[arg-type]
+        attention=_attention(row, framework, assumed),  # type: ignore[arg-type]
         attention_kernel=_attention_kernel(row),  # type: ignore[arg-type]
         eager_norm="no fused rmsnorm" in _text(row, "notes"),
         split=_split(row, framework.split, sizes["pp"] * sizes["virtual"], assumed),  # type: ignore[arg-type]
@@ -147,14 +147,15 @@ def _precision(row: Row, half: str, assumed: dict[str, object]) -> str:
     return half if "fp16" in text and "bf16" in text else closest_precision(text or "bf16")
 
 
-def _attention(row: Row, assumed: dict[str, object]) -> str:
+def _attention(row: Row, framework: Framework, assumed: dict[str, object]) -> str:
+    """Flash attention or not; where not, frameworks with CUDA extensions still fuse scale, mask and softmax."""
     text = _text(row, "attention")
-    if "unfused" in text or text in ("torch", "eager", "naive"):
-        return "fused-softmax" if "softmax" in text else "unfused"
-    if "softmax" in text:
-        return "fused-softmax"
     if not text:
         assumed["attention"] = "flash"
+    if "torch" in text or "eager" in text or "naive" in text:
+        return "unfused"
+    if "unfused" in text or "softmax" in text:
+        return "fused-softmax" if framework.fused_softmax or "softmax" in text else "unfused"
     return "flash"
 
 
