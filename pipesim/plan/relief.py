@@ -8,14 +8,15 @@ from dataclasses import dataclass, replace
 from pipesim.costs.cluster import Cluster
 from pipesim.errors import PipesimError
 from pipesim.plan.bounds import Bytes, choice_memory_bytes, held
-from pipesim.plan.evaluate import evaluate
+from pipesim.plan.evaluate import evaluate, priced
 from pipesim.plan.planner import Found
-from pipesim.plan.request import Request
+from pipesim.plan.request import ImpossibleRequest, Request
 from pipesim.plan.space import Choice, choices, cores
 from pipesim.units import format_bytes
 
 _MORE_NODES = (2, 4, 8, 16)
 _TRIED = 5  # choices of least memory that are looked at closely
+_CONSTRAINTS = ("tp", "pp", "dp", "cp", "ep", "micro_batch", "virtual")
 
 
 @dataclass(eq=False)
@@ -38,18 +39,48 @@ class NothingFits(PipesimError):
 
 
 def nothing_fits(request: Request, found: Found) -> NothingFits:
-    """The error for a search that found nothing. Raises ImpossibleRequest if there was nothing to try."""
+    """The error for a search that found nothing.
+
+    Raises ImpossibleRequest where there was nothing to try, and what the first choice raises where none is allowed.
+    """
     nearest = found.smallest
-    words, missing = "no choice", 0.0
-    if nearest is not None:
-        words, missing = name_of(nearest.choice), nearest.peak_bytes - request.memory_bytes
+    if nearest is None:
+        first = next((choice for core in cores(request) for choice in choices(request, core)), None)
+        if first is None:
+            raise _nothing_to_try(request)
+        priced(request, first)  # says what is wrong with it
+        raise ImpossibleRequest(f"nothing like {name_of(first)} can be built", "other numbers of microbatches do")
+    missing = nearest.peak_bytes - request.memory_bytes
     helps = []
     for word, relaxed in _relaxations(request):
         if _fits(relaxed):
             helps.append(word)
             if relaxed.cluster is not request.cluster:
                 break  # yet more GPUs fit, too
-    return NothingFits(missing, request.memory_bytes, words, tuple(helps))
+    return NothingFits(missing, request.memory_bytes, name_of(nearest.choice), tuple(helps))
+
+
+def _nothing_to_try(request: Request) -> ImpossibleRequest:
+    """Which constraints contradict each other: those that, left out alone, leave something."""
+    given = [axis for axis in _CONSTRAINTS if getattr(request, axis) is not None]
+    alone = [axis for axis in given if _any_choice(_without(request, axis))]
+    shown = ", ".join(f"{axis} {list(getattr(request, axis))}" for axis in alone or given)
+    works = f"leave out {' or '.join(alone)}" if alone else "leave some of them out"
+    batch = f"{request.cluster.devices} GPUs, global batch {request.global_batch}"
+    if not given:
+        return ImpossibleRequest(f"no layout of {batch}", "a batch that more data-parallel degrees divide")
+    return ImpossibleRequest(f"no layout of {batch} has {shown}", works)
+
+
+def _without(request: Request, axis: str) -> Request:
+    return replace(request, **{axis: None})  # type: ignore[arg-type]  # each of _CONSTRAINTS may be None
+
+
+def _any_choice(request: Request) -> bool:
+    try:
+        return any(True for core in cores(request) for _ in choices(request, core))
+    except ImpossibleRequest:
+        return False
 
 
 def name_of(choice: Choice) -> str:

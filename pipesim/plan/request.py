@@ -57,7 +57,7 @@ class Request:
     splits: tuple[SplitRule | tuple[int, ...], ...] = ("even", "balanced")
     tp_across_nodes: bool = False
     comm: Comm = "edge"
-    known_splits: dict[object, tuple[int, ...] | None] = field(default_factory=dict, repr=False)
+    known_splits: dict[object, tuple[int, ...] | None] = field(default_factory=dict, repr=False, init=False)
 
     def __post_init__(self) -> None:
         _check(self)

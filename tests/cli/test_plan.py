@@ -48,6 +48,8 @@ def test_tables_files_and_chart(tmp_path, capsys: pytest.CaptureFixture[str]) ->
     ("given", "message"),
     [
         (["--tp", "3"], "tp [3] does not divide 8 GPUs; 1, 2, 4, 8 do"),
+        (["--tp", "8", "--pp", "4"], "has tp [8], pp [4]; leave out tp or pp"),
+        (["--micro-batch", "3"], "no layout of 8 GPUs, global batch 16 has micro_batch [3]; leave out micro_batch"),
         (["--tp", "two"], "--tp two: not whole numbers from 1; expected e.g. --tp 1,2,4"),
         (["--schedules", "magic"], "schedule magic cannot be planned with"),
         (["--max-memory", "8GB"], "too much; what would fit: the GPU's whole memory or"),
