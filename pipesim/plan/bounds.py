@@ -189,7 +189,8 @@ def choice_memory_bytes(request: Request, choice: Choice, least: Bytes) -> float
 
 def _in_flight(choice: Choice, microbatches: int, rank: int) -> float:
     """Microbatches that a rank holds at its peak by the family's closed form, less what that may be off by."""
-    peak = FAMILIES[choice.schedule].peak
-    if peak is None:
+    family = FAMILIES[choice.schedule]
+    setting = Setting(p=choice.pp, m=microbatches, v=choice.virtual or 1, n=choice.pp)
+    if family.peak is None or not family.peak_holds(setting):
         return 0.0
-    return peak(Setting(p=choice.pp, m=microbatches, v=choice.virtual or 1, n=choice.pp), rank)
+    return family.peak(setting, rank)
