@@ -26,6 +26,7 @@ from pipesim.viz.meta import figure_meta
 from pipesim.viz.palette import ThemeName
 from pipesim.viz.panel import MOST_BARS, is_painted, panel
 from pipesim.viz.summary import summary
+from pipesim.viz.traces import themed
 
 _TOP, _BOTTOM, _MEMORY, _GAP = 112, 40, 150, 36  # pixels
 
@@ -73,7 +74,8 @@ def chart(
             summary=summary(timeline, metrics),
         ),
     }
-    return as_figure({"data": [*main.traces, *memory_traces(timeline, axes=("x", "y2"))], "layout": layout})
+    data = themed([*main.traces, *memory_traces(timeline, axes=("x", "y2"))], theme)
+    return as_figure({"data": data, "layout": layout})
 
 
 def as_figure(figure: dict[str, Any]) -> go.Figure:

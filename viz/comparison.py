@@ -10,13 +10,15 @@ import plotly.graph_objects as go
 
 from pipesim.metrics import Metrics, summarize
 from pipesim.timeline import Timeline
+from pipesim.units import format_fraction, format_seconds
 from pipesim.viz.bars import drawn
 from pipesim.viz.chart import as_figure
-from pipesim.viz.layout import base_layout, figures, rank_axis, rows_height, shape, short, time_axis, title
+from pipesim.viz.layout import base_layout, rank_axis, rows_height, shape, short, time_axis, title
 from pipesim.viz.meta import figure_meta
 from pipesim.viz.palette import ThemeName
 from pipesim.viz.panel import MOST_BARS, Panel, is_painted, panel
 from pipesim.viz.table import best_of, metric_rows
+from pipesim.viz.traces import themed
 
 _TOP, _BOTTOM, _HEADING, _SCALE = 106, 44, 40, 50  # pixels
 
@@ -86,7 +88,8 @@ def stacked(
         "images": [image for one in panels for image in one.images],
         "meta": figure_meta([one.meta for one in panels], painted=painted, theme=theme, headline=headline, table=rows),
     }
-    return as_figure({"data": _shared_legend([one.traces for one in panels]), "layout": layout})
+    data = themed(_shared_legend([one.traces for one in panels]), theme)
+    return as_figure({"data": data, "layout": layout})
 
 
 def table(timelines: Sequence[Timeline], found: Sequence[Metrics]) -> dict[str, Any]:
@@ -115,7 +118,8 @@ def _places(timelines: Sequence[Timeline]) -> tuple[list[_Place], int]:
 
 
 def _headline(timeline: Timeline, found: Metrics) -> str:
-    return f"<b>{short(timeline.name)}</b>  {shape(timeline)}  ·  {figures(found)}"
+    step, bubble = format_seconds(found.step_time_s), format_fraction(found.bubble_fraction)
+    return f"<b>{short(timeline.name)}</b>  {shape(timeline)}  ·  step {step}  ·  bubble fraction {bubble}"
 
 
 def _heading(text: str, place: _Place, whole: int) -> dict[str, Any]:

@@ -30,7 +30,7 @@ def memory_traces(timeline: Timeline, *, axes: tuple[str, str]) -> list[dict[str
                 "type": "scatter",
                 "mode": "lines",
                 "name": "memory limit",
-                "meta": "memory",
+                "meta": "limit",
                 "x": [0.0, timeline.step_time_s],
                 "y": [limit, limit],
                 "line": {"color": THEMES["light"].limit, "width": 1.5, "dash": "dash"},

@@ -69,13 +69,17 @@ def graph(name: str, content: Mapping[str, Any], *, zoom: bool = True) -> str:
     config = json.dumps(_CONFIG | {"scrollZoom": zoom})
     return (
         f"<div class='chart' id='{name}'></div>"
-        f"<script>pipesim.show('{name}',{to_json(_for_page(content))},{config});</script>"
+        f"<script>pipesim.show('{name}',{to_json(for_page(content))},{config});</script>"
     )
 
 
 def hint(*, zoom: bool = True) -> str:
+    return f"<p class='hint'>{escape(hint_text(zoom=zoom))}</p>"
+
+
+def hint_text(*, zoom: bool = True) -> str:
     """How to use a chart. zoom: whether the mouse wheel zooms."""
-    return f"<p class='hint'>{escape(_HINT.format(zoom=_WHEEL if zoom else _NO_WHEEL))}</p>"
+    return _HINT.format(zoom=_WHEEL if zoom else _NO_WHEEL)
 
 
 def tools() -> str:
@@ -119,7 +123,7 @@ def asset(name: str) -> str:
     return files("pipesim.viz").joinpath("assets", name).read_text(encoding="utf-8")
 
 
-def _for_page(content: Mapping[str, Any]) -> dict[str, Any]:
+def for_page(content: Mapping[str, Any]) -> dict[str, Any]:
     """The figure without what the page has of its own: title, table, and the picture of boxes that it paints."""
     layout = dict(content["layout"])
     about = layout.get("meta", {}).get("pipesim", {})

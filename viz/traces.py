@@ -29,6 +29,7 @@ from pipesim.viz.palette import (
     KIND_PATTERNS,
     KIND_WORDS,
     THEMES,
+    ThemeName,
     ink_on,
     shade_of_chunk,
     shades,
@@ -53,6 +54,15 @@ def legend_traces(drawn: Drawn, axes: Axes) -> list[Trace]:
         shared = {"type": "scatter", "name": name, "legendgroup": name, "meta": group, "x": [None], "y": [None]}
         found.append(shared | (line if group == "critical" else square) | {"xaxis": axes[0], "yaxis": axes[1]})
     return found
+
+
+def themed(traces: list[Trace], theme: ThemeName) -> list[Trace]:
+    """With the lines whose colour depends on the paper in the right one."""
+    colours = {"critical": THEMES[theme].critical, "limit": THEMES[theme].limit}
+    return [
+        trace | {"line": trace["line"] | {"color": colours[trace["meta"]]}} if trace.get("meta") in colours else trace
+        for trace in traces
+    ]
 
 
 def legend(drawn: Drawn) -> list[tuple[str, str, str]]:

@@ -24,6 +24,7 @@ COMMANDS: dict[str, str] = {
     "compare": "pipesim.cli.compare",
     "report": "pipesim.cli.report",
     "show": "pipesim.cli.show",
+    "app": "pipesim.cli.playground",
     "schedules": "pipesim.cli.schedules",
     "schedule": "pipesim.cli.schedule",
     "check": "pipesim.cli.check",

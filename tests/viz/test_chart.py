@@ -85,7 +85,7 @@ def test_memory_is_beneath_on_the_same_axis_with_its_limit() -> None:
     made = timeline("1f1b", 4, 8, memory=True)
     assert made.memory is not None
     figure = content(made)
-    curves = {trace["name"]: trace for trace in figure["data"] if trace["meta"] == "memory"}
+    curves = {trace["name"]: trace for trace in figure["data"] if trace["meta"] in ("memory", "limit")}
     assert {trace["xaxis"] for trace in figure["data"]} == {"x"}
     for rank in range(4):
         assert curves[f"rank {rank}"]["y"].max() == made.memory.peak[rank]

@@ -36,7 +36,7 @@
     if (graph.pipesim) graph.pipesim.theme = name;
     window.Plotly.update(graph, {}, update);
     graph.data.forEach((trace, at) => {
-      const colour = trace.meta === "critical" ? colours.critical : trace.name === "memory limit" ? colours.limit : null;
+      const colour = trace.meta === "critical" ? colours.critical : trace.meta === "limit" ? colours.limit : null;
       if (colour) window.Plotly.restyle(graph, { "line.color": colour }, [at]);
     });
   }
