@@ -45,8 +45,8 @@ def built(name: str, ranks: int, microbatches: int) -> Schedule | None:
 
 @pytest.mark.parametrize("name", FAMILIES)
 @pytest.mark.parametrize("comm", COMM_POLICIES)
-@settings(max_examples=12, deadline=None)
-@given(ranks=st.integers(1, 5), microbatches=st.integers(1, 9), seed=st.integers(0, 2**32), reduce=st.booleans())
+@settings(max_examples=5, deadline=None)
+@given(ranks=st.integers(1, 4), microbatches=st.integers(1, 7), seed=st.integers(0, 2**32), reduce=st.booleans())
 def test_equals_the_reference_engine(name, comm, ranks, microbatches, seed, reduce):
     schedule = built(name, ranks, microbatches)
     if schedule is not None:
@@ -66,7 +66,7 @@ ASYNCHRONOUS = written("asynchronous", 3, "0F0 0F1 0B0 0F2 0B1 0B2", "1F0 1B0 1F
 
 @pytest.mark.parametrize("schedule", [MOVES, FUSED, SLICED, ASYNCHRONOUS], ids=lambda one: one.name)
 @pytest.mark.parametrize("comm", COMM_POLICIES)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_moves_pairs_slices_and_asynchronous_steps(schedule, comm, seed):
     assert_same(lower(schedule, comm=comm, reduce=seed % 2 == 0), random_costs(schedule, seed))
