@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -60,6 +61,10 @@ class Metrics:
     flops_per_gpu: float | None
     mfu: float | None
     per_rank: RankMetrics
+
+    def _repr_html_(self) -> str:
+        """How a notebook shows it; drawing is loaded when it is asked for."""
+        return str(import_module("pipesim.viz.notebook").metrics_html(self))
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; what is not known is left out."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib import import_module
 from typing import Any, Literal
 
 import numpy as np
@@ -88,6 +89,10 @@ class Timeline:
     def step_time_s(self) -> float:
         """From 0 to the end of everything, gradient reduction and optimizer step included."""
         return float(self.end.max(initial=0.0))
+
+    def _repr_html_(self) -> str:
+        """How a notebook shows it; drawing is loaded when it is asked for."""
+        return str(import_module("pipesim.viz.notebook").timeline_html(self))
 
     def label(self, box: int) -> str:
         """Text of an operation; of a fused pair both actions."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -87,6 +88,10 @@ class Schedule:
     def splits_backward(self) -> bool:
         """Whether input and weight gradients are separate actions."""
         return bool((self.atoms.kind == Kind.I).any())
+
+    def _repr_html_(self) -> str:
+        """How a notebook shows it; drawing is loaded when it is asked for."""
+        return str(import_module("pipesim.viz.notebook").schedule_html(self))
 
     def renamed(self, name: str) -> Schedule:
         return replace(self, name=name)

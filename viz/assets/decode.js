@@ -6,7 +6,7 @@
   const RECV = 7, STEP = 9, LAST_COMPUTE = 3;
 
   pipesim.decode = async function (pack) {
-    const bytes = await inflate(pack.data);
+    const bytes = await pipesim.inflate(pack.data);
     const columns = { offsets: pack.offsets, until: pack.until };
     let at = 0;
     for (const name of [...INTS, ...REST]) {
@@ -29,14 +29,14 @@
 
   // One 32-bit number an operation.
   pipesim.decodeFloats = async function (text) {
-    return new Float32Array((await inflate(text)).buffer);
+    return new Float32Array((await pipesim.inflate(text)).buffer);
   };
 
-  async function inflate(text) {
+  pipesim.inflate = async function (text) {
     const packed = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
     const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
     return new Uint8Array(await new Response(stream).arrayBuffer());
-  }
+  };
 
   function ints(bytes, at, count) {
     const values = new Int32Array(count);

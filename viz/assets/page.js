@@ -4,11 +4,19 @@
   const root = document.documentElement;
 
   pipesim.show = async function (id, figure, config) {
+    await pipesim.library;
     const graph = document.getElementById(id);
     await window.Plotly.newPlot(graph, figure.data, figure.layout, config);
     await pipesim.attach(graph);
     if (theme() !== (graph.pipesim ? graph.pipesim.theme : "light")) paintTheme(graph, theme());
     graph.dataset.ready = "yes";
+  };
+
+  // plotly.js from its packed form, for pages that carry it so.
+  pipesim.load = async function (text) {
+    const script = document.createElement("script");
+    script.textContent = new TextDecoder().decode(await pipesim.inflate(text));
+    document.head.appendChild(script);
   };
 
   function theme() {
