@@ -6,6 +6,7 @@ import json
 import os
 import shlex
 import signal
+import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
@@ -115,7 +116,9 @@ def plan(
         splits=tuple(_split(part) for part in split.split(",")), tp_across_nodes=tp_across_nodes,
         comm=cast(Comm, comm),
     )  # fmt: skip
+    begun = time.perf_counter()
     found = _search(request, max(top, _CHARTED if out else top), workers)
+    took_s = time.perf_counter() - begun
     if not found.best:
         if not found.complete:
             raise KeyboardInterrupt
@@ -129,7 +132,7 @@ def plan(
     if as_json:
         print(json.dumps(_to_json(found, ranking, words)))
     else:
-        show(request, found, ranking, words)
+        show(request, found, ranking, words, took_s)
 
 
 def _required(option: str, value: Any, example: str) -> Any:

@@ -16,12 +16,12 @@ from pipesim.units import format_bytes, format_seconds
 _SHOWN = 0.001  # parts of the step time below this are left out
 
 
-def show(request: Request, found: Found, ranking: Sequence[Detail], words: dict[str, str]) -> None:
+def show(request: Request, found: Found, ranking: Sequence[Detail], words: dict[str, str], took_s: float) -> None:
     """Print counts, the ranking, where the winner's time goes, and how to run it."""
     screen, counts = console(), found.counts
     screen.print(
         f"{counts.enumerated:,} choices: {counts.too_large:,} too large, {counts.bounded:,} excluded by their bound, "
-        f"{counts.unsuitable:,} unsuitable, {counts.simulated:,} simulated"
+        f"{counts.unsuitable:,} unsuitable, {counts.simulated:,} simulated, in {took_s:.1f} s"
         + ("" if found.complete else " (interrupted: the best so far)")
     )
     screen.print(_table(request, ranking))
