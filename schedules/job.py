@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -48,12 +49,18 @@ class Job:
         return len(KINDS) * self.placement.stages * self.microbatches
 
     @cached_property
+    def changes(self) -> list[float]:
+        """By kind, what an action adds to the activations of its rank, in microbatches."""
+        freed = self.memory.input_release
+        return [part * self.placement.share for part in (1.0, -freed, freed - 1.0)]
+
+    @cached_property
     def columns(self) -> Columns:
-        stages, count, freed = self.placement.stages, self.microbatches, self.memory.input_release
+        stages, count = self.placement.stages, self.microbatches
         per_kind = zip(
             range(len(KINDS)),
             (self.times.forward, self.times.input_grad, self.times.weight_grad),
-            [part * self.placement.share for part in (1.0, -freed, freed - 1.0)],
+            self.changes,
             strict=True,
         )
         found = Columns([], [], [], [], [], *self._edges())
@@ -85,12 +92,10 @@ class Job:
 
     def peak(self, orders: Orders) -> float:
         """Most activations any rank holds, in microbatches."""
-        holds, most = self.columns.holds, 0.0
+        of_kind, changes, most = self.placement.stages * self.microbatches, self.changes, 0.0
         for order in orders:
-            held = 0.0
-            for action in order:
-                held += holds[action]
-                most = max(most, held)
+            held = list(accumulate(changes[action // of_kind] for action in order))
+            most = max(most, max(held, default=0.0))
         return most
 
     def fits(self, orders: Orders) -> bool:

@@ -121,7 +121,11 @@ class _Beam:
     def __init__(self, job: Job, period: float, joined: bool, balanced: bool) -> None:
         self.job, self.period, self.joined, self.balanced = job, period, joined, balanced
         self.chain, self.ranks = _chain(job), job.placement.ranks_of_stages
-        self.to_place = [2 * len(job.placement.stages_of(rank)) for rank in range(job.placement.ranks)]
+        self.share = job.placement.share
+        weights = job.times.weight_grad
+        held = [job.placement.stages_of(rank) for rank in range(job.placement.ranks)]
+        self.pieces = [(len(stages), max(weights[stage] for stage in stages)) for stages in held]
+        self.to_place = [2 * len(stages) for stages in held]
         self.open = [0] * job.placement.ranks
 
     def search(self, width: int) -> Iterator[Layout]:
@@ -182,19 +186,17 @@ class _Beam:
 
     def _weights_fit(self, rank: int, busy: tuple[Interval, ...]) -> bool:
         """Whether the gaps have room for the rank's weight gradients, each in one piece."""
-        stages = self.job.placement.stages_of(rank)
-        longest = max(self.job.times.weight_grad[stage] for stage in stages)
+        pieces, longest = self.pieces[rank]
         if longest == 0:
             return True
         intervals = sorted(busy)
         around = [*intervals, (intervals[0][0] + self.period, 0.0)]
         gaps = [after[0] - before[1] for before, after in pairwise(around)]
-        return sum(int((gap + _EPSILON) / longest) for gap in gaps) >= len(stages)
+        return sum(int((gap + _EPSILON) / longest) for gap in gaps) >= pieces
 
     def _lives(self, state: _State, rank: int, passed: float, own: float) -> tuple[float, ...]:
-        share = self.job.placement.share
         return tuple(
-            lives + share * (opened * passed + (own if one == rank else 0.0))
+            lives + self.share * (opened * passed + (own if one == rank else 0.0))
             for one, (lives, opened) in enumerate(zip(state.lives, self.open, strict=True))
         )
 

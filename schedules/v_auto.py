@@ -53,6 +53,8 @@ def _numbered(build: Callable[..., Schedule]) -> First:
 
 def _steady(job: Job) -> Iterator[First]:
     """Layouts for the actual times, and for equal ones: they leave gaps that fit better where times differ little."""
+    if job.microbatches == 1:
+        return
     equal = [stage_times("v-auto", job.placement, 1, 1, 1, latency) for latency in (0.0, 0.25)]
     for times in (job.times, *equal):
         for layout in layouts(replace(job, times=times)):
