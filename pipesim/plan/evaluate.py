@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from pipesim.costs.costs import Costs, Floats
-from pipesim.costs.estimate import Estimate, estimate
+from pipesim.costs.estimate import Estimate, estimate, typical_times
 from pipesim.costs.layout import BadLayout, Layout
 from pipesim.engine import direct, fast
 from pipesim.ir.action import Kind
@@ -82,7 +82,8 @@ def priced(request: Request, choice: Choice, *, contention: bool = False) -> tup
     cluster = arranged(request.cluster, nodes)
     if request.is_mixed and not looks_right(cluster, choice.pp):
         raise BadLayout("a stage whose first GPU is not its slowest", "other degrees, or nodes in another order")
-    schedule = built(choice.schedule, choice.pp, layout.microbatches, choice.virtual)
+    offered = typical_times(request.model, cluster, layout) if "forward" in FAMILIES[choice.schedule].options else {}
+    schedule = built(choice.schedule, choice.pp, layout.microbatches, choice.virtual, tuple(offered.items()))
     return schedule, estimate(request.model, cluster, layout, schedule.placement, contention=contention)
 
 
@@ -100,9 +101,11 @@ def placed(request: Request, choice: Choice) -> tuple[Layout, tuple[int, ...]]:
 
 
 @lru_cache(maxsize=64)
-def built(name: str, ranks: int, microbatches: int, virtual: int | None) -> Schedule:
-    """A family's schedule. Raises Unsuitable."""
-    options = {} if virtual is None else {"virtual": virtual}
+def built(
+    name: str, ranks: int, microbatches: int, virtual: int | None, times: tuple[tuple[str, float], ...]
+) -> Schedule:
+    """A family's schedule; `times` are for those that build for the actual costs. Raises Unsuitable."""
+    options: dict[str, Any] = dict(times) if virtual is None else {"virtual": virtual, **dict(times)}
     return FAMILIES[name].build(ranks=ranks, microbatches=microbatches, **options)
 
 
