@@ -24,7 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pipesim.costs.catalog_files import UnknownName, loader, read_catalogue, unknown
 from pipesim.costs.cluster import Cluster, Node
-from pipesim.costs.cluster_catalogue import BadCluster, cluster_of, node_of
+from pipesim.costs.cluster_parts import BadCluster, cluster_of, node_of
 from pipesim.costs.fitted import fabric
 from pipesim.costs.gpu import PRECISIONS, Gpu, find_gpu, gpu_of
 

@@ -16,7 +16,7 @@ from math import log
 
 from pipesim.costs.catalog_files import KERNELS
 from pipesim.costs.cluster import Cluster, Node, Span
-from pipesim.costs.cluster_catalogue import wire
+from pipesim.costs.cluster_parts import wire
 from pipesim.costs.gpu import Gpu, find_gpu
 from pipesim.costs.kernel_tables import Axis, Grid
 from pipesim.costs.nccl import Choice, Operation, Ring, fastest

@@ -11,7 +11,7 @@ from math import log
 
 from pipesim.costs.catalog_files import KERNELS
 from pipesim.costs.cluster import Cluster
-from pipesim.costs.cluster_catalogue import wire
+from pipesim.costs.cluster_parts import wire
 from pipesim.costs.kernel_tables import Axis, Grid
 
 _RATE = {"nvlink3": 300e9, "nvlink4": 450e9, "infiniband": 50e9, "ethernet": 12.5e9}

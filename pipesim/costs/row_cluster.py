@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from pipesim.costs.cluster import Cluster
-from pipesim.costs.cluster_catalogue import BadCluster, plain_cluster
+from pipesim.costs.cluster_catalogue import plain_cluster
+from pipesim.costs.cluster_parts import BadCluster
 from pipesim.costs.gpu import Gpu, find_gpu
 
 Row = Mapping[str, object]

@@ -4,15 +4,8 @@ import pytest
 
 from pipesim.costs.catalog_files import UnknownName, read_catalogue
 from pipesim.costs.cluster import Cluster, MixedGpus, Node, NoSuchDevice
-from pipesim.costs.cluster_catalogue import (
-    BadCluster,
-    cluster_names,
-    cluster_of,
-    load_cluster,
-    node_of,
-    plain_cluster,
-    preset,
-)
+from pipesim.costs.cluster_catalogue import cluster_names, load_cluster, plain_cluster, preset
+from pipesim.costs.cluster_parts import BadCluster, cluster_of, node_of
 from pipesim.costs.network import Link
 
 
