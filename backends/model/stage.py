@@ -39,9 +39,11 @@ class Embedding(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.empty(rows, width))
         self.first_row = 0
+        self.dtype: torch.dtype | None = None  # of what it gives, if not that of the weights
 
     def forward(self, tokens: Tensor) -> Tensor:
-        return functional.embedding(tokens, self.weight)
+        found = functional.embedding(tokens, self.weight)
+        return found if self.dtype is None else found.to(self.dtype)
 
 
 class Body(nn.Module):
@@ -72,10 +74,16 @@ class DecoderStage(nn.Module):
         self.config, self.held = config, held
         self.sequence_shards = layout.sequence_shards
         self.recomputes = layout.recompute == "full"
-        self.compute_dtype: torch.dtype | None = None
         self.model = Body(config, layout, held)
         self.lm_head = nn.Linear(config.model.hidden, config.model.vocab, bias=False) if held.head else None
+        self.compute_dtype: torch.dtype | None = None
         self.tie()
+
+    def compute_in(self, dtype: torch.dtype | None) -> None:
+        """Hidden states of this type (None: of the weights'), for mixed precision."""
+        self.compute_dtype = dtype
+        if self.model.embed_tokens is not None:
+            self.model.embed_tokens.dtype = dtype
 
     def tie(self) -> None:
         """Make embedding and head one parameter, where the model has it so and both are here."""
@@ -108,16 +116,14 @@ class DecoderStage(nn.Module):
         x = self.run(x, self._where(x, before, caches))
         return x, (before + length, {number: cache.tensors() for number, cache in caches.items()})
 
-    def run(self, x: Tensor, where: Where) -> Tensor:
-        """Through embedding, layers and head, as far as they are here."""
+    def run(self, x: Tensor, where: Where, *, last_only: bool = False) -> Tensor:
+        """Through embedding, layers and head, as far as they are here. last_only: logits of the last position."""
         if self.model.embed_tokens is not None:
             x = self.model.embed_tokens(x)
-        if self.compute_dtype is not None and x.is_floating_point():
-            x = x.to(self.compute_dtype)
         for layer in self.model.layers.values():
             x = layer(x, where)
         if self.model.norm is not None and self.lm_head is not None:
-            x = self.lm_head(self.model.norm(x))
+            x = self.lm_head(self.model.norm(x[:, -1:] if last_only else x))
         return x
 
     def numbers(self) -> range:

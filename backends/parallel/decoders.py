@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
 
 import torch
 from torch import nn
@@ -18,11 +17,8 @@ from pipesim.backends.parallel.tensor import check_tensor_parallel, part_of, spl
 from pipesim.backends.stage import LossFunction
 from pipesim.costs.layout import Layout
 
-
-class Fill(Protocol):
-    """Writes values into a stage's weights, by their names in a checkpoint."""
-
-    def __call__(self, weights: Mapping[str, nn.Parameter]) -> None: ...
+Fill = Callable[[Mapping[str, nn.Parameter]], None]
+"""Writes values into a stage's weights, by their names in a checkpoint."""
 
 
 def first_weights(config: DecoderConfig, seed: int) -> Fill:
@@ -48,7 +44,7 @@ def decoder_stages(
 
     def build(stage: int) -> DecoderStage:
         made = build_stage(config, layout, held[stage], dtype)
-        made.compute_dtype = compute_dtype
+        made.compute_in(compute_dtype)
         if layout.tp > 1:
             split_tensors(made, places.mesh["tp"], layout, gather_logits=gather_logits)
         made.to_empty(device=device or torch.device("cpu"))

@@ -16,6 +16,10 @@ from pipesim.costs.layout import BadLayout, Layout
 from pipesim.errors import PipesimError
 
 DIMENSIONS = ("pp", "dp", "tp")
+_WORDS = {"pp": "pipeline", "dp": "data", "tp": "tensor"}
+
+dimension_of_group: dict[str, str] = {}
+"""What each process group made here is for, by its name. Torch takes equal meshes of a process for one."""
 
 
 @dataclass(eq=False)
@@ -77,6 +81,7 @@ class Places:
             group = dist.new_group(sorted(row))
             if rank in row:
                 mine = group
+                dimension_of_group[group.group_name] = "data" if across else "pipeline"
         return mine
 
     def group(self, dimension: str) -> dist.ProcessGroup:
@@ -87,7 +92,10 @@ class Places:
 def make_places(layout: Layout, device: str = "cpu") -> Places:
     """The mesh of a layout; all processes of the job call this. Raises BadLayout, WrongWorld."""
     check_layout(layout, dist.get_world_size())
-    return Places(layout, DeviceMesh(device, torch.from_numpy(grid(layout)), mesh_dim_names=DIMENSIONS))
+    mesh = DeviceMesh(device, torch.from_numpy(grid(layout)), mesh_dim_names=DIMENSIONS)
+    for axis in DIMENSIONS:
+        dimension_of_group[mesh[axis].get_group().group_name] = _WORDS[axis]
+    return Places(layout, mesh)
 
 
 def grid(layout: Layout) -> np.ndarray:

@@ -133,6 +133,7 @@ def _look_up(module: Embedding, mesh: DeviceMesh, output: Placement, tokens: Ten
     at = tokens - module.first_row
     mine = (at >= 0) & (at < rows.shape[0])
     found = nn.functional.embedding(at * mine, rows) * mine[..., None]
+    found = found if module.dtype is None else found.to(module.dtype)
     spread = DTensor.from_local(found, mesh, [Partial()], run_check=False)
     return spread.redistribute(placements=[output]).to_local()
 
