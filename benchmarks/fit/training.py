@@ -42,18 +42,22 @@ class Parameter:
     def concerns(self, row: dict[str, Any]) -> bool:
         """Whether a row's prediction can depend on it."""
         section, key, *rest = self.path.split(".")
+        if section == "loss":
+            return True
         gpu = find_gpu(row["gpu"])
         if section == "gpus":
             return key in (gpu.key, gpu.architecture)
         if section == "frameworks":
             return closest_framework(row["framework"]).name == key
         if section == "collectives":
-            return int(row["tp"]) > 1
+            return int(row["tp"]) > 1 and rest[-1] == gpu.link.kind
         return rest[-1] == gpu.like and rest[0] in str(row.get("attention"))
 
 
 PARAMETERS = (
-    Parameter("collectives.in_step", 0.8, 2.5, 0.3),
+    Parameter("collectives.in_step.nvlink3", 0.8, 2.5, 0.3),
+    Parameter("collectives.in_step.nvlink4", 0.8, 2.5, 0.3),
+    Parameter("collectives.in_step.nvlink5", 0.8, 2.5, 0.3),
     Parameter("gpus.ampere.gemm", 0.75, 1.0, 0.1),
     Parameter("gpus.ampere.attention", 0.7, 1.3, 0.2),
     Parameter("gpus.ampere.memory", 0.6, 0.9, 0.1),
@@ -64,12 +68,14 @@ PARAMETERS = (
     Parameter("gpus.blackwell.attention", 0.7, 1.1, 0.2),
     Parameter("gpus.volta.gemm", 0.7, 1.0, 0.1),
     Parameter("gpus.volta.memory", 0.6, 0.9, 0.1),
+    Parameter("loss.share", 0.4, 1.0, 0.2),
     Parameter("attention.kinds.triton.ampere", 0.4, 1.0, 0.2),
     Parameter("attention.kinds.flash1.ampere", 0.3, 0.8, 0.2),
     Parameter("attention.kinds.flash2.hopper", 0.4, 1.0, 0.2),
     Parameter("frameworks.megatron-deepspeed.layer_us", 800, 1600, 200),
     Parameter("frameworks.nanotron.layer_us", 1500, 2800, 300),
     Parameter("frameworks.megatron-core.layer_us", 300, 2500, 300),
+    Parameter("frameworks.nemo.message_us", 0, 600, 100),
     Parameter("frameworks.megatron-lm.message_us", 0, 3000, 600),
     Parameter("frameworks.megatron-deepspeed.message_us", 0, 6000, 600),
     Parameter("frameworks.nanotron.message_us", 0, 6000, 600),
@@ -84,7 +90,7 @@ _SMOOTH = 0.02  # errors below count as if squared
 _CLIP = 0.35
 _CACHED = {
     "compute": ("gemm_seconds", "attention_seconds", "memory_seconds"),
-    "fitted": ("derate", "fabric", "in_step"),
+    "fitted": ("derate", "fabric", "slowdown_in_step", "loss_share"),
     "habits": ("habits_of",),
     "row_cluster": ("_cluster",),
 }

@@ -70,6 +70,13 @@ def fabric_kinds() -> tuple[str, ...]:
 
 
 @cache
-def in_step() -> float:
-    """Time of a tensor-parallel collective in a training step over that of the collective alone."""
-    return float(read_catalogue("fitted.yaml")["collectives"]["in_step"])
+def slowdown_in_step(kind: str) -> float:
+    """Time of a tensor-parallel collective in a training step over that alone, by kind of link in the node."""
+    table = read_catalogue("fitted.yaml")["collectives"]["in_step"]
+    return float(table.get(kind, table["other"]))
+
+
+@cache
+def loss_share() -> float:
+    """Bytes that loss kernels move, of those that their code counts up to."""
+    return float(read_catalogue("fitted.yaml")["loss"]["share"])

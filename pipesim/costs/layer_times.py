@@ -123,10 +123,13 @@ def _head(site: Site, share: float) -> list[Part]:
 
 
 def _host(site: Site, stage: StageLayers, recomputed: int, parts: Sequence[Part]) -> Part:
-    """What is left of the host's time when the GPU has done its work: it queues kernels while the GPU runs."""
+    """What is left of the host's time when the GPU has done its work: it queues kernels while the GPU runs.
+
+    It runs ahead from one action to the next, so only both directions together count.
+    """
     each = site.habits.layer_host_s
-    once = each * (stage.layers + stage.embedding + stage.head)
-    again = each * recomputed if site.layout.recompute == "full" else 0.0
-    forward = max(0.0, once - sum(part.forward_s for part in parts))
-    backward = max(0.0, once + again - sum(part.backward_s for part in parts))
-    return Part("host", "host", forward, backward)
+    forward = each * (stage.layers + stage.embedding + stage.head)
+    backward = forward + (each * recomputed if site.layout.recompute == "full" else 0.0)
+    left = max(0.0, forward + backward - sum(part.total_s for part in parts))
+    share = forward / (forward + backward) if left else 0.0
+    return Part("host", "host", left * share, left * (1 - share))

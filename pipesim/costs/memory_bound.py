@@ -7,6 +7,7 @@ fuses. Counts below are bytes per number in 16 bits, forward and backward.
 from __future__ import annotations
 
 from pipesim.costs.compute import memory_seconds
+from pipesim.costs.fitted import loss_share
 from pipesim.costs.flops import expert_tokens, gemms, padded_vocab
 from pipesim.costs.habits import ACCUMULATION_BYTES
 from pipesim.costs.memory import layer_rank_parameters
@@ -142,9 +143,9 @@ def embedding(site: Site, share: float) -> list[Part]:
 
 
 def loss(site: Site, share: float) -> Part:
-    """Softmax and cross-entropy over the logits of one microbatch."""
+    """Softmax and cross-entropy over the logits of one microbatch, at the share of the counted bytes that runs take."""
     layout = site.layout
     shards = layout.tp if layout.vocabulary_over_tp else 1
     logits = layout.tokens * padded_vocab(site.model, layout) * share / shards
-    forward, backward = (memory_seconds(site.gpu, size * logits, kernels=6) for size in site.habits.loss)
+    forward, backward = (memory_seconds(site.gpu, loss_share() * size * logits, kernels=6) for size in site.habits.loss)
     return Part("loss", "memory", forward, backward)

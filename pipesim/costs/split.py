@@ -140,9 +140,9 @@ def _counts_of(choices: list[np.ndarray[tuple[int, ...], np.dtype[np.intp]]], la
 
 
 def by_threshold(costs: SplitCosts, stages: int) -> tuple[Counts, int]:
-    """Fill a stage until the cost so far passes its share of the total, as nanotron does (models/base.py).
+    """Fill a stage until the cost so far reaches its share of the total, as nanotron does (models/base.py).
 
-    The block that passes a threshold stays on its stage, so the last stages may hold few layers or none.
+    The block that reaches a threshold stays on its stage, so the last stages may hold few layers or none.
     Returns layers per stage and the stage of the output layer, which is a block of its own.
     """
     total = sum(costs.layers) + costs.head
@@ -150,7 +150,7 @@ def by_threshold(costs: SplitCosts, stages: int) -> tuple[Counts, int]:
     for cost in costs.layers:
         so_far += cost
         counts[stage] += 1
-        if so_far > total * (stage + 1) / stages and stage < stages - 1:
+        if so_far >= total * (stage + 1) / stages and stage < stages - 1:
             stage += 1
     return tuple(counts), stage
 
