@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pipesim.errors import PipesimError
 from pipesim.ir.action import Action, Kind
@@ -16,6 +17,8 @@ from pipesim.ir.needs import Flow, Role
 from pipesim.ir.order import Deadlock, require_progress, unit_starts
 from pipesim.ir.program import Comm, Program
 from pipesim.ir.schedule import Schedule
+
+Flags = NDArray[np.bool_]
 
 _SHOWN = 5  # faults printed in one message
 
@@ -79,6 +82,15 @@ def _bounds(schedule: Schedule) -> list[str]:
             faults.append(f"{atoms.action(int(index))}: {word} {int(values[index])} is not below {limit}")
     if schedule.ranks != schedule.placement.ranks:
         faults.append(f"{schedule.ranks} rows for {schedule.placement.ranks} ranks")
+    return faults + _stages(schedule)
+
+
+def _stages(schedule: Schedule) -> list[str]:
+    placement = schedule.placement
+    idle = sorted(set(range(placement.ranks)) - set(placement.ranks_of_stages))
+    faults = [f"rank {rank} holds no stage" for rank in idle]
+    if placement.stages % placement.chains:
+        faults.append(f"{placement.stages} stages are not {placement.chains} replicas of equal length")
     return faults
 
 
@@ -104,13 +116,11 @@ def _completeness(schedule: Schedule) -> list[str]:
     counts = {kind: _counts(schedule, kind) for kind in (Kind.F, Kind.B, Kind.I, Kind.W, Kind.X, Kind.L)}
     passes = _passed(schedule, counts[Kind.F])
     faults = [
-        f"microbatch {microbatch} passes {int(chains)} of the {schedule.placement.chains} replicas of the model, not one"
+        f"microbatch {microbatch} passes {chains} of the {schedule.placement.chains} replicas of the model, not one"
         for microbatch, chains in enumerate(passes.any(axis=(1, 3)).sum(axis=0).tolist())
         if chains != 1
     ]
-    due = np.broadcast_to(
-        passes.any(axis=(1, 3), keepdims=True), passes.shape
-    ).reshape(counts[Kind.F].shape)
+    due = np.broadcast_to(passes.any(axis=(1, 3), keepdims=True), passes.shape).reshape(counts[Kind.F].shape)
     faults += _wrong(schedule, Kind.F, counts[Kind.F], due, "forward")
     if schedule.trains:
         full, split, weights = counts[Kind.B], counts[Kind.I], counts[Kind.W]
@@ -120,13 +130,13 @@ def _completeness(schedule: Schedule) -> list[str]:
         faults += _wrong(schedule, Kind.B, full, whole, "backward (B, or I and W)")
         faults += _wrong(schedule, Kind.I, split, due & (weights > 0) & (full == 0), "input gradient")
         faults += _wrong(schedule, Kind.W, weights, due & (split > 0) & (full == 0), "weight gradient")
-    moved = counts[Kind.X] > 0
+    moved = (counts[Kind.X] > 0) | (counts[Kind.L] > 0)
     faults += _wrong(schedule, Kind.X, counts[Kind.X], moved, "eviction")
-    faults += _wrong(schedule, Kind.L, counts[Kind.L], moved, "load of an evicted activation")
+    faults += _wrong(schedule, Kind.L, counts[Kind.L], moved, "load")
     return faults
 
 
-def _passed(schedule: Schedule, forwards: Ints) -> Ints:
+def _passed(schedule: Schedule, forwards: Ints) -> Flags:
     """Whether a microbatch has any forward there; shape (chains, stages of a chain, microbatches, slices)."""
     placement = schedule.placement
     return (forwards > 0).reshape(placement.chains, placement.length, schedule.microbatches, schedule.slices)
@@ -136,7 +146,7 @@ def _slice(schedule: Schedule, slice_: int) -> str:
     return f", slice {slice_}" if schedule.slices > 1 else ""
 
 
-def _wrong(schedule: Schedule, kind: Kind, counts: Ints, due: Ints, word: str) -> list[str]:
+def _wrong(schedule: Schedule, kind: Kind, counts: Ints, due: Flags, word: str) -> list[str]:
     faults = []
     for stage, microbatch, slice_ in np.argwhere(counts != due.astype(int)):
         action = Action(kind, int(stage), int(microbatch), int(slice_))
@@ -151,15 +161,14 @@ def _wrong(schedule: Schedule, kind: Kind, counts: Ints, due: Ints, word: str) -
 
 
 def _fused(schedule: Schedule) -> list[str]:
-    atoms = schedule.atoms
-    faults = []
-    for index in np.flatnonzero(atoms.fused):
-        at = int(index)
-        if at in schedule.offsets.tolist():
+    atoms, faults = schedule.atoms, []
+    begins = set(schedule.offsets.tolist())
+    for at in np.flatnonzero(atoms.fused).tolist():
+        if at in begins:
             faults.append(f"{atoms.action(at)} is fused with nothing")
-        elif atoms.fused[at - 1] or {Kind(int(atoms.kind[at - 1])) == Kind.F, Kind(int(atoms.kind[at])) == Kind.F} != {
-            True, False,
-        }:
+            continue
+        kinds = sorted(int(kind) for kind in atoms.kind[at - 1 : at + 1])
+        if atoms.fused[at - 1] or kinds[0] != Kind.F or kinds[1] not in (Kind.B, Kind.I, Kind.W):
             faults.append(f"{atoms.action(at - 1)}&{atoms.action(at)}: a fused pair is one forward and one backward")
     return faults
 

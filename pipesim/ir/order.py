@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -58,15 +59,16 @@ def require_progress(lanes: Lanes, program: Program) -> list[int]:
 class _Run:
     def __init__(self, lanes: Lanes, program: Program) -> None:
         self.program = program
-        self.members, self.batch = lanes.members, lanes.batch.tolist()
-        self.match = program.match.tolist()
+        self.members = lanes.members
+        self.batch: list[int] = lanes.batch.tolist()
+        self.match: list[int] = program.match.tolist()
         self.ended = [False] * len(program)
         self.posted = [False] * len(self.members)
         self.before: list[int | None] = [None] * len(self.members)
         self.after: list[int | None] = [None] * len(self.members)
         self.pending = [0] * len(self.members)
         for sequence in lanes.batches:
-            for earlier, later in zip(sequence, sequence[1:], strict=False):
+            for earlier, later in pairwise(sequence):
                 self.before[later], self.after[earlier] = earlier, later
                 self.pending[later] = len(self.members[earlier])
         self._index_needs()
@@ -119,10 +121,7 @@ class _Run:
             at = self._waits_for(at)
         loop = [*path[seen[at] :], at]
         rank, text = self.program.rank, self.program.text
-        return tuple(
-            (int(rank[one]), text(one), int(rank[other]), text(other))
-            for one, other in zip(loop, loop[1:], strict=False)
-        )
+        return tuple((int(rank[one]), text(one), int(rank[other]), text(other)) for one, other in pairwise(loop))
 
     def _waits_for(self, op: int) -> int:
         """An operation that has not ended and that `op` waits for."""
@@ -140,61 +139,84 @@ def unit_starts(schedule: Schedule) -> Ints:
 
     Activation moves take no time of the rank. Raises Deadlock if the orders cannot be run.
     """
-    kind, fused = schedule.atoms.kind.tolist(), schedule.atoms.fused.tolist()
-    needs = schedule.dependencies
-    order = np.argsort(needs.consumer, kind="stable")
-    producer = needs.producer[order].tolist()
-    at = np.concatenate([[0], np.cumsum(np.bincount(needs.consumer, minlength=len(schedule)))]).tolist()
-    starts: list[int | None] = [None] * len(schedule)
-    ends = [0] * len(schedule)
-    offsets = schedule.offsets.tolist()
-    cursor, clock = offsets[:-1], [0] * schedule.ranks
-    rank_of = schedule.rank.tolist()
-    waiting: dict[int, list[int]] = {}
-    ready = list(range(schedule.ranks))
-    while ready:
-        rank = ready.pop()
-        while cursor[rank] < offsets[rank + 1]:
-            first = last = cursor[rank]
-            while last + 1 < offsets[rank + 1] and fused[last + 1]:
-                last += 1
-            wanted = [p for action in range(first, last + 1) for p in producer[at[action] : at[action + 1]]]
-            missing = next((p for p in wanted if starts[p] is None), None)
+    run = _UnitRun(schedule)
+    run.to_the_end()
+    if run.stopped:
+        raise Deadlock(run.cycle())
+    return np.array(run.starts, np.int64)
+
+
+class _UnitRun:
+    """Ranks run their groups of actions (mostly of one) as far as they can; who waits is told when it may go on."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        self.schedule, needs = schedule, schedule.dependencies
+        order = np.argsort(needs.consumer, kind="stable")
+        self.producer: list[int] = needs.producer[order].tolist()
+        self.at = np.concatenate([[0], np.cumsum(np.bincount(needs.consumer, minlength=len(schedule)))]).tolist()
+        self.after = _ends_of_groups(schedule)
+        self.takes = (schedule.atoms.kind <= Kind.W).astype(int).tolist()
+        self.starts = [0] * len(schedule)
+        self.ends: list[int | None] = [None] * len(schedule)
+        self.offsets = schedule.offsets.tolist()
+        self.cursor, self.clock = self.offsets[:-1], [0] * schedule.ranks
+        self.waiting: dict[int, list[int]] = {}
+        self.stopped: dict[int, int] = {}  # rank -> the action it waits for
+
+    def to_the_end(self) -> None:
+        ready = list(range(self.schedule.ranks))
+        while ready:
+            rank = ready.pop()
+            self.stopped.pop(rank, None)
+            missing = self._go_on(rank, ready)
             if missing is not None:
-                waiting.setdefault(missing, []).append(rank)
-                break
-            start = max([clock[rank], *(ends[p] for p in wanted)])
-            takes = 0 if kind[first] in (Kind.X, Kind.L) else 1
-            clock[rank] = start + takes
-            for action in range(first, last + 1):
-                starts[action], ends[action] = start, start + takes
-                ready += waiting.pop(action, [])
-            cursor[rank] = last + 1
-    if any(start is None for start in starts):
-        raise Deadlock(_waits(schedule, cursor, offsets, starts, producer, at, rank_of))
-    return np.array(starts, np.int64)
+                self.waiting.setdefault(missing, []).append(rank)
+                self.stopped[rank] = missing
+
+    def _go_on(self, rank: int, ready: list[int]) -> int | None:
+        """Run a rank until it needs an action that has not ended, and say which."""
+        ends, at, producer, waiting = self.ends, self.at, self.producer, self.waiting
+        action, clock = self.cursor[rank], self.clock[rank]
+        while action < self.offsets[rank + 1]:
+            after, start = self.after[action], clock
+            for needed in producer[at[action] : at[after]]:
+                end = ends[needed]
+                if end is None:
+                    self.cursor[rank], self.clock[rank] = action, clock
+                    return needed
+                if end > start:
+                    start = end
+            clock = start + self.takes[action]
+            for one in range(action, after):
+                self.starts[one], ends[one] = start, clock
+                if one in waiting:
+                    ready += waiting.pop(one)
+            action = after
+        self.cursor[rank] = action
+        return None
+
+    def cycle(self) -> tuple[tuple[int, str, int, str], ...]:
+        """Follow the waits from any rank that stopped until one comes up again."""
+        rank_of, text = self.schedule.rank, self.schedule.atoms.action
+        rank, seen = next(iter(self.stopped)), list[int]()
+        while rank not in seen:
+            seen.append(rank)
+            rank = int(rank_of[self.stopped[rank]])
+        return tuple(
+            (one, str(text(self._needing(one))), int(rank_of[self.stopped[one]]), str(text(self.stopped[one])))
+            for one in seen[seen.index(rank) :]
+        )
+
+    def _needing(self, rank: int) -> int:
+        """The action of a stopped rank's group that needs what is missing."""
+        first = self.cursor[rank]
+        group = range(first, self.after[first])
+        return next(one for one in group if self.stopped[rank] in self.producer[self.at[one] : self.at[one + 1]])
 
 
-def _waits(
-    schedule: Schedule, cursor: list[int], offsets: list[int], starts: list[int | None], producer: list[int],
-    at: list[int], rank_of: list[int],
-) -> tuple[tuple[int, str, int, str], ...]:
-    blocked = {}
-    for rank in range(schedule.ranks):
-        if cursor[rank] < offsets[rank + 1]:
-            last = cursor[rank]
-            while last + 1 < offsets[rank + 1] and schedule.atoms.fused[last + 1]:
-                last += 1
-            for action in range(cursor[rank], last + 1):
-                for needed in producer[at[action] : at[action + 1]]:
-                    if starts[needed] is None and rank not in blocked:
-                        blocked[rank] = (action, needed)
-    rank, seen = next(iter(blocked)), []
-    while rank not in seen:
-        seen.append(rank)
-        rank = rank_of[blocked[rank][1]]
-    loop = seen[seen.index(rank) :]
-    text = schedule.atoms.action
-    return tuple(
-        (rank, str(text(blocked[rank][0])), rank_of[blocked[rank][1]], str(text(blocked[rank][1]))) for rank in loop
-    )
+def _ends_of_groups(schedule: Schedule) -> list[int]:
+    """For each action the place after its group, on the same rank."""
+    first = ~schedule.atoms.fused
+    first[schedule.offsets[:-1][np.diff(schedule.offsets) > 0]] = True
+    starts = np.flatnonzero(first)
+    return np.repeat(np.append(starts[1:], len(schedule)), np.diff(np.append(starts, len(schedule)))).tolist()
