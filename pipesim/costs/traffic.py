@@ -180,7 +180,8 @@ def _shares(model: Model, layout: Layout, held: StageLayers) -> Iterator[float]:
     row: Shape = (model.hidden,)
     shapes = [row] * (2 + model.output_bias + model.mlp_bias) * spread
     if model.kv_heads < layout.tp:
-        shapes += [(model.key_value_width, model.hidden)] * 2 + [(model.key_value_width,)] * 2 * model.qkv_bias
+        shapes += [(model.key_value_width, model.hidden)] * 2
+        shapes += [(model.key_value_width,)] * 2 * model.qkv_bias
     shapes += [(model.head_dim,)] * 2 * (model.qk_norm == "head")
     shapes = shapes * held.layers + [row] * (bool(held.head) and spread)
     sizes = [layout.number_format.gradient_bytes * _numbers(shape) for shape in shapes]
