@@ -151,7 +151,11 @@ class Batcher:
     def _take_in(self, number: int, time: float) -> None:
         """Let requests in that come with their caches: they decode at once."""
         group = self.groups[number]
-        while group.decoding < self.rules.tokens and self._admits(group, 1) and self._comes_read(self.waiting[0]):
+        while (
+            group.decoding < self.rules.tokens
+            and self._admits(group, self.rules.tokens)
+            and self._comes_read(self.waiting[0])
+        ):
             request = self._admit(number, self.waiting.popleft(), time).request
             self.made[request] = 1
             self.first_s[request] = time

@@ -20,7 +20,7 @@ from pipesim.serving.formats import WeightFormat
 
 TABLE_ROWS = 256
 """Fewest rows that the measured tables have."""
-SMALL_TILE = 64
+SMALL_TILE = 16
 """Rows of the smallest tile of a product: fewer take as long."""
 ONE_SHOT_BYTES = 1 << 20
 """Largest array that one-shot kernels reduce."""
