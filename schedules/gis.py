@@ -6,6 +6,7 @@ import numpy as np
 
 from pipesim.ir.placement import looped
 from pipesim.ir.schedule import Schedule
+from pipesim.schedules.constraints import require_counts
 from pipesim.schedules.interleaved import visits
 from pipesim.schedules.weave import weave
 
@@ -31,6 +32,7 @@ def gis_h(*, ranks: int, microbatches: int, virtual: int = 2) -> Schedule:
 
 
 def _grouped(name: str, ranks: int, microbatches: int, virtual: int, size: int) -> Schedule:
+    require_counts(name, ranks=ranks, microbatches=microbatches, virtual=virtual, group=size)
     padded = -(-microbatches // size) * size
     rows = []
     for rank in range(ranks):

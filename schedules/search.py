@@ -10,10 +10,12 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Literal
 
+from pipesim.schedules.constraints import Unsuitable
 from pipesim.schedules.job import Job, Orders
 from pipesim.schedules.squeeze import Rule, Run, push_back, squeeze
 
 Objective = Literal["makespan", "span"]
+OBJECTIVES: tuple[Objective, ...] = ("makespan", "span")
 First = Callable[[Job], Orders]  # a first order for a job of any number of microbatches
 
 STRICT = Rule(window=1)
@@ -52,6 +54,13 @@ def shortest(job: Job, known: Sequence[First], firsts: Iterable[First], objectiv
     kept = [orders for orders in (first(job) for first in known) if job.fits(orders)]
     runs = [*(one.run for one in found), *(squeeze(job, orders, STRICT) for orders in kept)]
     return min(runs, key=_by(objective)).orders
+
+
+def objective_of(family: str, objective: Objective) -> Objective:
+    """Raises Unsuitable for what is none."""
+    if objective not in OBJECTIVES:
+        raise Unsuitable(family, f"objective {objective!r}", "what is to be short", " or ".join(OBJECTIVES))
+    return objective
 
 
 def _enough(job: Job) -> int:

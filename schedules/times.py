@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from numbers import Real
 
 from pipesim.ir.placement import Placement
 from pipesim.schedules.constraints import Unsuitable
@@ -31,7 +32,7 @@ def stage_times(
     """Times per stage. Raises Unsuitable for a list of another length and for what is no time."""
     given = {"forward": forward, "input_grad": input_grad, "weight_grad": weight_grad}
     columns = [_per_stage(family, word, value, placement) for word, value in given.items()]
-    if not (math.isfinite(latency) and latency >= 0):
+    if not _is_number(latency) or not (math.isfinite(latency) and latency >= 0):
         raise Unsuitable(family, f"latency {latency}", "it is a time", "0 or more seconds")
     work = [0.0] * placement.ranks
     for stage, rank in enumerate(placement.ranks_of_stages):
@@ -42,17 +43,21 @@ def stage_times(
 
 
 def _per_stage(family: str, word: str, value: Seconds, placement: Placement) -> list[float]:
-    if isinstance(value, (int, float)):
-        column = [value * placement.share] * placement.stages
+    stages, may_be_none = placement.stages, word == "weight_grad"
+    if isinstance(value, Real):
+        column = [float(value) * placement.share] * stages
     else:
-        column = [float(one) for one in value]
-        if len(column) != placement.stages:
-            stages = placement.stages
-            raise Unsuitable(family, f"{len(column)} values of {word}", f"it has {stages} stages", f"{stages} values")
-    least = "0 or more" if word == "weight_grad" else "more than 0"
-    if not all(math.isfinite(one) and (one > 0 or (one == 0 and word == "weight_grad")) for one in column):
+        column = list(value) if isinstance(value, Iterable) else [value]
+    if not all(_is_number(one) and math.isfinite(one) and (one > 0 or (one == 0 and may_be_none)) for one in column):
+        least = "0 or more" if may_be_none else "more than 0"
         raise Unsuitable(family, f"{word} {value}", "each is a time", f"{least} seconds")
+    if len(column) != stages:
+        raise Unsuitable(family, f"{len(column)} values of {word}", f"it has {stages} stages", f"{stages} values")
     return column
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real)
 
 
 @dataclass(frozen=True)
@@ -65,9 +70,9 @@ class Memory:
 
 def memory_of(family: str, limit: float, input_release: float) -> Memory:
     """Raises Unsuitable for a limit under one microbatch and a part that is none."""
-    if not limit >= 1:
+    if not (_is_number(limit) and limit >= 1):
         raise Unsuitable(family, f"memory_limit {limit}", "a rank must hold a microbatch", "1 or more")
-    if not 0 <= input_release <= 1:
+    if not (_is_number(input_release) and 0 <= input_release <= 1):
         raise Unsuitable(
             family,
             f"input_release {input_release}",

@@ -10,7 +10,7 @@ from pipesim.ir.schedule import Schedule
 from pipesim.schedules.constraints import require_counts
 from pipesim.schedules.job import Job, Orders
 from pipesim.schedules.periodic import layouts
-from pipesim.schedules.search import First, Objective, shortest
+from pipesim.schedules.search import First, Objective, objective_of, shortest
 from pipesim.schedules.times import Seconds, memory_of, stage_times
 from pipesim.schedules.v_half import v_half
 from pipesim.schedules.v_min import v_min
@@ -44,7 +44,7 @@ def v_auto(
     memory = memory_of("v-auto", float(ranks) if memory_limit is None else memory_limit, input_release)
     job = Job(placement, microbatches, times, memory)
     known = [_numbered(zb_v), _numbered(v_half), _numbered(v_min), _one_by_one]
-    return job.schedule("v-auto", shortest(job, known, _steady(job), objective))
+    return job.schedule("v-auto", shortest(job, known, _steady(job), objective_of("v-auto", objective)))
 
 
 def _numbered(build: Callable[..., Schedule]) -> First:

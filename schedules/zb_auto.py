@@ -10,7 +10,7 @@ from pipesim.ir.placement import linear
 from pipesim.ir.schedule import Schedule
 from pipesim.schedules.constraints import require_counts
 from pipesim.schedules.job import Job, Orders
-from pipesim.schedules.search import First, Objective, shortest
+from pipesim.schedules.search import First, Objective, objective_of, shortest
 from pipesim.schedules.times import Seconds, Times, memory_of, stage_times
 from pipesim.schedules.weave import each_microbatch, weave
 from pipesim.schedules.zb_h1 import zb_h1
@@ -48,7 +48,7 @@ def zb_auto(
     memory = memory_of("zb-auto", 2.0 * ranks if memory_limit is None else memory_limit, input_release)
     job = Job(linear(ranks), microbatches, times, memory)
     known = [_numbered(zb_h1), _numbered(zb_h2)]
-    return job.schedule("zb-auto", shortest(job, known, _first_orders(times), objective))
+    return job.schedule("zb-auto", shortest(job, known, _first_orders(times), objective_of("zb-auto", objective)))
 
 
 def _numbered(build: Callable[..., Schedule]) -> First:
