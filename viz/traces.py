@@ -38,6 +38,14 @@ from pipesim.viz.palette import (
 Trace = dict[str, Any]
 Axes = tuple[str, str]
 
+# Order of the legend, also where several timelines share one.
+_RANKS = [
+    *(KIND_WORDS[kind] for kind in KIND_COLOURS),
+    *(FLOW_WORDS[flow] for flow in FLOW_COLOURS),
+    "critical path",
+    *(CAUSE_WORDS[cause] for cause in CAUSES),
+]
+
 
 def bar_traces(drawn: Drawn, axes: Axes) -> list[Trace]:
     """Idle spans, boxes, transfers and the critical path as plotly's bars, on the axes named."""
@@ -52,7 +60,8 @@ def legend_traces(drawn: Drawn, axes: Axes) -> list[Trace]:
         line = {"mode": "lines", "line": {"color": colour, "width": 1.5}}
         square = {"mode": "markers", "marker": {"color": colour, "symbol": "square", "size": 11}}
         shared = {"type": "scatter", "name": name, "legendgroup": name, "meta": group, "x": [None], "y": [None]}
-        found.append(shared | (line if group == "critical" else square) | {"xaxis": axes[0], "yaxis": axes[1]})
+        places = {"xaxis": axes[0], "yaxis": axes[1], "legendrank": _RANKS.index(name)}
+        found.append(shared | (line if group == "critical" else square) | places)
     return found
 
 
@@ -69,7 +78,8 @@ def legend(drawn: Drawn) -> list[tuple[str, str, str]]:
     """Name, group and colour of everything that occurs."""
     timeline, causes = drawn.timeline, set(drawn.idle.cause.tolist())
     ops = timeline.program.ops
-    kinds = set(np.unique(ops.kind).tolist())
+    shown = (timeline.end > timeline.start) | timeline.program.is_compute
+    kinds = set(np.unique(ops.kind[shown]).tolist())
     beside = transfer_bars(timeline)
     flows = set(np.unique(timeline.program.flow[beside.op]).tolist())
     found = [(KIND_WORDS[kind], "compute", colour) for kind, colour in KIND_COLOURS.items() if kind in kinds]
@@ -119,7 +129,7 @@ def _boxes(drawn: Drawn) -> list[Trace]:
             "shape": KIND_PATTERNS.get(kind, ""),
             "fillmode": "overlay",
             "bgcolor": "rgba(0,0,0,0)",
-            "fgcolor": "rgba(255,255,255,0.45)",
+            "fgcolor": f"rgba(255,255,255,{0.28 if KIND_PATTERNS.get(kind) == '.' else 0.42})",
             "size": 6,
             "solidity": 0.18,
         }

@@ -136,7 +136,8 @@
     if (!patterns.has(shape)) {
       const tile = Object.assign(document.createElement("canvas"), { width: 6, height: 6 });
       const pen = tile.getContext("2d");
-      pen.strokeStyle = pen.fillStyle = "rgba(255,255,255,0.42)";
+      pen.strokeStyle = "rgba(255,255,255,0.42)";
+      pen.fillStyle = "rgba(255,255,255,0.28)";
       pen.lineWidth = 1;
       pen.beginPath();
       const strokes = { "/": [[-1, 1, 1, -1], [0, 6, 6, 0], [5, 7, 7, 5]], "\\": [[-1, 5, 1, 7], [0, 0, 6, 6], [5, -1, 7, 1]] };
