@@ -18,6 +18,7 @@ from pipesim.backends.measure.profile import (
     time_stages,
 )
 from pipesim.backends.measure.timelines import assemble
+from pipesim.costs.costs import Costs
 from pipesim.costs.plain import plain_costs
 from pipesim.ir.lower import lower
 from pipesim.ir.program import Program
@@ -55,18 +56,24 @@ def profile(context: Context, task: Task, *, repeats: int = 9, run: bool = False
         for step in range(turn * task.steps // repeats, (turn + 1) * task.steps // repeats if run else 0):
             steps.append(job.timed(step + 1))
     links = measure_links(context.device)
-    calibration = train(context, _calibration(task, context.ranks))
+    calibration = calibrate(context, task)
     outcome = job.outcome(steps) if run else None
     found = all_ranks(profiles(captured, samples))
     sizes = job.all_message_bytes()
     return None if calibration is None else Profiled(found, links, calibration, sizes, outcome)
 
 
-def _calibration(task: Task, ranks: int) -> Task:
-    """1F1B on emulated stages: what is between its actions is the host's."""
-    program = calibration_program(ranks)
-    costs = plain_costs(CALIBRATION).of(program.schedule)
-    return replace(task, program=program, source=None, emulate=costs, steps=3, weigh_memory=False, strict=False)
+def calibrate(context: Context, task: Task) -> Outcome | None:
+    """A short 1F1B on emulated stages: what is between its actions is the host's; on rank 0."""
+    program, costs = calibration_program(context.ranks), calibration_costs(context.ranks)
+    return train(
+        context, replace(task, program=program, source=None, emulate=costs, steps=3, weigh_memory=False, strict=False)
+    )
+
+
+def calibration_costs(ranks: int) -> Costs:
+    """What the stages of the calibration run were told to wait."""
+    return plain_costs(CALIBRATION).of(calibration_program(ranks).schedule)
 
 
 def calibration_program(ranks: int) -> Program:

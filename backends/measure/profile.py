@@ -170,8 +170,8 @@ class HostTimes:
 
 
 def host_times(timeline: Timeline) -> HostTimes:
-    """From a run: medians of the gap before an action whose input was long there, and of the gap after the
-    action on another rank whose result was waited for."""
+    """From a run: the gap before an action whose input was long there, and the one after the action on another
+    rank whose result was waited for; means without the longest twentieth, which somebody else has caused."""
     program = timeline.program
     ops = program.ops
     gaps: list[float] = []
@@ -192,8 +192,13 @@ def host_times(timeline: Timeline) -> HostTimes:
                 gaps.append(gap)
             elif there > free + margin:
                 waits.append(gap)
-    action = max(statistics.median(gaps), 0.0) if gaps else 0.0
-    return HostTimes(action, max(statistics.median(waits) - action, 0.0) if waits else 0.0)
+    action = _typical(gaps)
+    return HostTimes(action, max(_typical(waits) - action, 0.0))
+
+
+def _typical(gaps: Sequence[float]) -> float:
+    kept = sorted(gaps)[: max(1, round(0.95 * len(gaps)))]
+    return max(statistics.fmean(kept), 0.0) if kept else 0.0
 
 
 def costs_lists(
