@@ -38,6 +38,7 @@ from pipesim.viz.palette import (
 Trace = dict[str, Any]
 Axes = tuple[str, str]
 
+_PATTERN_OF = {KIND_WORDS[kind]: shape for kind, shape in KIND_PATTERNS.items()}
 # Order of the legend, also where several timelines share one.
 _RANKS = [
     *(KIND_WORDS[kind] for kind in KIND_COLOURS),
@@ -57,11 +58,14 @@ def legend_traces(drawn: Drawn, axes: Axes) -> list[Trace]:
     """The entries of the legend, nothing to draw: they switch the bars of their name, or what the page paints."""
     found = []
     for name, group, colour in legend(drawn):
-        line = {"mode": "lines", "line": {"color": colour, "width": 1.5}}
-        square = {"mode": "markers", "marker": {"color": colour, "symbol": "square", "size": 11}}
-        shared = {"type": "scatter", "name": name, "legendgroup": name, "meta": group, "x": [None], "y": [None]}
-        places = {"xaxis": axes[0], "yaxis": axes[1], "legendrank": _RANKS.index(name)}
-        found.append(shared | (line if group == "critical" else square) | places)
+        shared = {"name": name, "legendgroup": name, "meta": "legend", "legendrank": _RANKS.index(name)}
+        nothing = {"x": [None], "y": [None], "xaxis": axes[0], "yaxis": axes[1]}
+        if group == "critical":
+            look = {"type": "scatter", "mode": "lines", "line": {"color": colour, "width": 1.5}, "meta": "critical"}
+        else:
+            swatch = {"color": colour, "pattern": _pattern(_PATTERN_OF.get(name, "")), "line": {"width": 0}}
+            look = {"type": "bar", "marker": swatch}
+        found.append(shared | nothing | look)
     return found
 
 
@@ -109,6 +113,12 @@ def _bar(name: str, group: str, bars: Bars, colour: Any, text: list[str]) -> Tra
     }
 
 
+def _pattern(shape: str) -> dict[str, Any]:
+    """White strokes over the colour; dots are fainter, as numbers stand on them."""
+    ink = f"rgba(255,255,255,{0.28 if shape == '.' else 0.42})"
+    return {"shape": shape, "fillmode": "overlay", "fgcolor": ink, "size": 6, "solidity": 0.18}
+
+
 def _boxes(drawn: Drawn) -> list[Trace]:
     timeline = drawn.timeline
     bars, waited = compute_bars(timeline), waits(drawn.idle)
@@ -125,14 +135,8 @@ def _boxes(drawn: Drawn) -> list[Trace]:
             KIND_WORDS[kind], "compute", mine, [steps[step] for step in shade], box_texts(timeline, mine, waited)
         )
         trace["marker"]["line"] = {"width": 0.5, "color": "rgba(255,255,255,0.55)"}
-        trace["marker"]["pattern"] = {
-            "shape": KIND_PATTERNS.get(kind, ""),
-            "fillmode": "overlay",
-            "bgcolor": "rgba(0,0,0,0)",
-            "fgcolor": f"rgba(255,255,255,{0.28 if KIND_PATTERNS.get(kind) == '.' else 0.42})",
-            "size": 6,
-            "solidity": 0.18,
-        }
+        # Without a background plotly takes the list of colours for one.
+        trace["marker"]["pattern"] = _pattern(KIND_PATTERNS.get(kind, "")) | {"bgcolor": "rgba(0,0,0,0)"}
         if kind <= Kind.W:
             ink = [ink_on(step) for step in steps]
             trace |= {
