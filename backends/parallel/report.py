@@ -35,6 +35,19 @@ class Row:
     predicted: Volume
     seconds: Seconds
 
+    def to_json(self) -> dict[str, object]:
+        """Plain JSON values."""
+        return {
+            "dimension": self.dimension,
+            "operation": self.operation,
+            "count": self.measured.count,
+            "bytes": self.measured.bytes,
+            "simulated_count": self.predicted.count,
+            "simulated_bytes": self.predicted.bytes,
+            "under_way_s": self.seconds.under_way,
+            "stood_still_s": self.seconds.exposed,
+        }
+
     @property
     def agrees(self) -> bool:
         return self.measured == self.predicted

@@ -37,6 +37,7 @@ COMMANDS: dict[str, str] = {
     "run": "pipesim.cli.run",
     "profile": "pipesim.cli.profile",
     "validate": "pipesim.cli.validate",
+    "generate": "pipesim.cli.generate",
     "launch": "pipesim.cli.launch",
     "serving": "pipesim.cli.serving",
 }

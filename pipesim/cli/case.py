@@ -210,7 +210,7 @@ def layout_of(options: CostOptions, ranks: int, devices: int) -> Layout:
         micro_batch=options.micro_batch,
         global_batch=options.global_batch or ranks * dp * options.micro_batch,
         seq=options.seq,
-        split=_layer_counts(split) if split[:1].isdigit() else split,  # type: ignore[arg-type]
+        split=layer_counts(split) if split[:1].isdigit() else split,  # type: ignore[arg-type]
     )
 
 
@@ -230,7 +230,7 @@ def habits_with(framework: str, overlap: str | None) -> Habits:
     )
 
 
-def _layer_counts(text: str) -> tuple[int, ...]:
+def layer_counts(text: str) -> tuple[int, ...]:
     parts = text.split(",")
     if not all(part.strip().isdigit() for part in parts):
         raise BadCase(f"--split {text}: not numbers of layers", "expected e.g. 10,12,10, one number a stage")

@@ -10,10 +10,11 @@ from typing import Annotated, Any
 
 import typer
 
-from pipesim.cli import job
+from pipesim.cli import job, train
 from pipesim.cli.case import BadCase
 from pipesim.cli.job import JobChoice, require_torch
 from pipesim.cli.options import Group, MemoryLimit, Microbatches, Name, Option, Ranks, Slices, Virtual
+from pipesim.cli.train import Outputs, ParallelChoice
 from pipesim.metrics import summarize
 from pipesim.timeline import Timeline
 from pipesim.units import format_seconds
@@ -58,34 +59,65 @@ def run(
     trace: Trace = None,
     metrics: MetricsFile = None,
     as_json: Json = False,
+    layout: train.LayoutText = None,
+    data: train.Data = None,
+    tokenizer: train.TokenizerFile = None,
+    zero: train.ZeroStage = 0,
+    sequence_parallel: train.Sequence = False,
+    recompute: train.Recompute = "none",
+    clip: train.Clip = 1.0,
+    accumulate: train.Accumulate = 1,
+    warmup: train.Warmup = 0,
+    lr_shape: train.LrShape = "constant",
+    split: train.LayerSplit = "even",
+    overlap: train.Overlap = True,
+    save: train.Save = None,
 ) -> None:
     """Run a schedule on local processes (or, under torchrun, as one of them).
 
     Example: pipesim run 1f1b --ranks 4 --microbatches 16 --model tiny-llama --steps 20 --chart run.html
+    Example: pipesim run 1f1b --layout pp=2,tp=2,dp=2 --microbatches 4 --model tiny-llama --data book.txt --steps 50
     """
     choice = JobChoice(
         model, emulate, steps, device, micro_batch, seq, dtype, lr, seed, comm, split_backward, dynamic_shapes,
         timeout, port, no_check,
     )  # fmt: skip
-    job.require_writable_all(timeline, chart, trace, metrics)
-    program, strict = job.program_of(
-        name, choice, ranks=ranks, microbatches=microbatches, virtual=virtual, group=group, slices=slices,
-        memory_limit=memory_limit, option=option,
+    parallel = ParallelChoice(
+        layout, data, tokenizer, zero, sequence_parallel, recompute, clip, accumulate, warmup, lr_shape, split,
+        overlap, save,
     )  # fmt: skip
+    schedule = {
+        "ranks": ranks, "microbatches": microbatches, "virtual": virtual, "group": group, "slices": slices,
+        "memory_limit": memory_limit, "option": option,
+    }  # fmt: skip
+    job.require_writable_all(timeline, chart, trace, metrics)
+    outputs = Outputs(timeline, chart, trace, metrics, as_json)
+    if layout is None:
+        parallel.require_none()
+        _run_stages(name, choice, schedule, runtime, outputs)
+    elif runtime != "pipesim":
+        raise BadCase(f"--runtime {runtime} with --layout", "torch's runtime runs stages of one pipeline only")
+    else:
+        train.run_layout(name, choice, parallel, schedule, outputs)
+
+
+def _run_stages(name: str, choice: JobChoice, schedule: dict[str, Any], runtime: str, outputs: Outputs) -> None:
+    """Run the stages of one pipeline, one process a rank."""
+    program, strict = job.program_of(name, choice, **schedule)
     task = job.task_of(program, choice, strict=strict)
     if runtime != "pipesim":
         from pipesim.backends.job.torch_runtime import require_runtime, train_with_torch
 
         require_runtime(runtime, task)
-        if timeline is not None or chart is not None or trace is not None:
+        if outputs.timeline is not None or outputs.chart is not None or outputs.trace is not None:
             raise BadCase("torch's runtime gives no timeline", "leave --timeline, --chart and --trace out")
         outcome = job.run_job(train_with_torch, task, choice)
     else:
-        from pipesim.backends.job.train import train
+        from pipesim.backends.job.train import train as train_stages
 
-        outcome = job.run_job(train, task, choice)
+        outcome = job.run_job(train_stages, task, choice)
     if outcome is not None:
-        _report(task, outcome, choice, timeline, chart, trace, metrics, as_json)
+        _report(task, outcome, choice, outputs.timeline, outputs.chart, outputs.trace, outputs.metrics, outputs.as_json)
 
 
 def _report(

@@ -37,15 +37,25 @@ Key = tuple[str, str]  # dimension (tensor, pipeline, data, job) and operation
 Traffic = Mapping[Key, Volume]
 
 
-def traffic(model: Model, layout: Layout, program: Program, *, clip: bool = False) -> tuple[Traffic, ...]:
+def traffic(
+    model: Model, layout: Layout, program: Program, *, clip: bool = False, rounds: int = 1
+) -> tuple[Traffic, ...]:
     """Of each pipeline rank, in one step; ranks that differ in tp and dp alone do the same.
 
-    clip: whether gradients are cut down to a norm. Raises BadLayout.
+    clip: whether gradients are cut down to a norm. rounds: runs of the program in one step. Raises BadLayout.
     """
     placement = program.schedule.placement
     layout = replace(layout, virtual=placement.length // placement.ranks)
     stages = split_layers(model, layout)
-    return tuple(_collected(_of_rank(rank, model, layout, stages, program, clip)) for rank in range(program.ranks))
+    return tuple(
+        _collected(
+            [
+                *list(_of_run(rank, model, layout, stages, program)) * rounds,
+                *_of_end(rank, model, layout, stages, program, clip),
+            ]
+        )
+        for rank in range(program.ranks)
+    )
 
 
 def _collected(sent: Iterable[tuple[str, Sent]]) -> Traffic:
@@ -55,9 +65,10 @@ def _collected(sent: Iterable[tuple[str, Sent]]) -> Traffic:
     return dict(found)
 
 
-def _of_rank(
-    rank: int, model: Model, layout: Layout, stages: tuple[StageLayers, ...], program: Program, clip: bool
+def _of_run(
+    rank: int, model: Model, layout: Layout, stages: tuple[StageLayers, ...], program: Program
 ) -> Iterator[tuple[str, Sent]]:
+    """Of one run of the program, without what follows its actions."""
     placement, ops = program.schedule.placement, program.ops
     message = layout.number_format.activation_bytes * layout.tokens * model.hidden / layout.sequence_shards
     for op in program.row(rank):
@@ -71,6 +82,13 @@ def _of_rank(
         elif kind == Kind.B or kind == (Kind.W if placement.is_first(stage) else Kind.I):
             yield from (("tensor", sent) for sent in backward_sums(model, layout, held))
             yield from (("data", sent) for sent in _gathers(model, layout, held, every=True))
+
+
+def _of_end(
+    rank: int, model: Model, layout: Layout, stages: tuple[StageLayers, ...], program: Program, clip: bool
+) -> Iterator[tuple[str, Sent]]:
+    """Once a step: weights and gradients."""
+    placement = program.schedule.placement
     for stage in placement.stages_of(rank):
         held = stages[stage % placement.length]
         yield from (("data", sent) for sent in _gathers(model, layout, held, every=False))

@@ -1,0 +1,302 @@
+"""`pipesim run --layout`: training under tensor, pipeline and data parallelism; options and report."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from pipesim.cli.case import BadCase, layer_counts
+from pipesim.cli.job import JobChoice, under_torchrun
+from pipesim.cli.options import schedule_from_options
+from pipesim.costs.layout import Layout
+from pipesim.ir.check import check_program
+from pipesim.ir.lower import lower
+from pipesim.ir.program import COMM_POLICIES
+from pipesim.metrics import Metrics, summarize
+from pipesim.timeline import Timeline
+from pipesim.units import format_bytes, format_seconds
+
+LayoutText = Annotated[
+    str | None, typer.Option("--layout", metavar="pp=2,tp=2,dp=2", help="Train under this layout, on all its ranks.")
+]
+Data = Annotated[str | None, typer.Option("--data", help="Text to train on, a UTF-8 file (a small built-in one).")]
+TokenizerFile = Annotated[str | None, typer.Option("--tokenizer", help="A tokenizer.json (the model's, or bytes).")]
+ZeroStage = Annotated[int, typer.Option("--zero", min=0, max=3, help="ZeRO stage over dp, by FSDP2.")]
+Sequence = Annotated[
+    bool, typer.Option("--sequence-parallel/--no-sequence-parallel", help="Split norms and residuals over tp.")
+]
+Recompute = Annotated[str, typer.Option("--recompute", help="Activation checkpointing: none, selective or full.")]
+Clip = Annotated[float, typer.Option("--clip", min=0, help="Largest norm of all gradients; 0 leaves them as they are.")]
+Accumulate = Annotated[int, typer.Option("--accumulate", min=1, help="Runs of the pipeline for one optimizer step.")]
+Warmup = Annotated[int, typer.Option("--warmup", min=0, help="Steps in which the learning rate rises.")]
+LrShape = Annotated[str, typer.Option("--lr-shape", help="Learning rate after that: constant, linear or cosine.")]
+LayerSplit = Annotated[str, typer.Option("--split", help="Layers to stages: even, balanced, or e.g. 3,5 a stage.")]
+Overlap = Annotated[bool, typer.Option("--overlap/--no-overlap", help="Reduce gradients behind other work.")]
+Save = Annotated[str | None, typer.Option("--save", help="Write the weights there, in Hugging Face's format.")]
+
+_AXES = ("pp", "tp", "dp", "cp", "ep")
+_PRECISIONS = {"fp32": "fp32", "fp64": "fp32", "bf16": "amp_bf16"}
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """What is written: files, and JSON instead of tables."""
+
+    timeline: Path | None = None
+    chart: Path | None = None
+    trace: Path | None = None
+    metrics: Path | None = None
+    as_json: bool = False
+
+
+@dataclass(frozen=True)
+class ParallelChoice:
+    """What a command line says of a layout and of training under it."""
+
+    layout: str | None = None
+    data: str | None = None
+    tokenizer: str | None = None
+    zero: int = 0
+    sequence_parallel: bool = False
+    recompute: str = "none"
+    clip: float = 1.0
+    accumulate: int = 1
+    warmup: int = 0
+    lr_shape: str = "constant"
+    split: str = "even"
+    overlap: bool = True
+    save: str | None = None
+
+    def require_none(self) -> None:
+        """Raises BadCase where something is given that only works under a layout."""
+        given = next((name for name, value in vars(self).items() if value != getattr(ParallelChoice(), name)), None)
+        if given is not None:
+            raise BadCase(f"--{given.replace('_', '-')} without --layout", "give one, such as --layout pp=2,tp=2,dp=2")
+
+
+def degrees_of(text: str) -> dict[str, int]:
+    """Degrees of `pp=2,tp=2,dp=2`. Raises BadCase."""
+    found: dict[str, int] = {}
+    for part in text.split(","):
+        axis, _, number = (word.strip() for word in part.partition("="))
+        if axis not in _AXES or axis in found or not number.isdigit() or not int(number):
+            raise BadCase(f"--layout {text}: {part.strip()!r}", f"degrees of {', '.join(_AXES)} as in pp=2,tp=2,dp=2")
+        found[axis] = int(number)
+    return found
+
+
+def layout_of(choice: JobChoice, parallel: ParallelChoice, *, microbatches: int, virtual: int = 1) -> Layout:
+    """The layout of a command line. Raises BadCase, BadLayout."""
+    assert parallel.layout is not None
+    degrees = degrees_of(parallel.layout)
+    if choice.dtype not in _PRECISIONS:
+        raise BadCase(f"--dtype {choice.dtype}", f"there are {', '.join(_PRECISIONS)}")
+    given: dict[str, Any] = degrees | {
+        "virtual": virtual,
+        "sequence_parallel": parallel.sequence_parallel and degrees.get("tp", 1) > 1,
+        "zero_stage": parallel.zero,
+        "recompute": parallel.recompute,
+        "precision": _PRECISIONS[choice.dtype],
+        "micro_batch": choice.micro_batch,
+        "global_batch": degrees.get("dp", 1) * microbatches * choice.micro_batch * parallel.accumulate,
+        "seq": choice.seq,
+        "split": layer_counts(parallel.split) if parallel.split[:1].isdigit() else parallel.split,
+    }
+    return Layout(**given)
+
+
+def train_of(
+    name: str, choice: JobChoice, parallel: ParallelChoice, metrics: Path | None, schedule: dict[str, Any]
+) -> Any:
+    """The `Training` of a command line, checked. Raises what is wrong with it."""
+    from pipesim.backends.parallel.places import check_layout
+    from pipesim.backends.parallel.rates import Rates
+    from pipesim.backends.parallel.train import Training
+    from pipesim.backends.stage import StageOptions
+
+    assert parallel.layout is not None
+    pp = degrees_of(parallel.layout).get("pp", 1)
+    if schedule.get("ranks") not in (None, pp):
+        raise BadCase(f"--ranks {schedule['ranks']}, but --layout {parallel.layout}", "leave --ranks out")
+    if choice.comm not in COMM_POLICIES:
+        raise BadCase(f"--comm {choice.comm}: no such policy", f"there are {', '.join(COMM_POLICIES)}")
+    made = schedule_from_options(name, **(schedule | {"ranks": pp}))
+    layout = layout_of(choice, parallel, microbatches=made.microbatches, virtual=made.placement.length // pp)
+    check_layout(layout, layout.gpus)
+    comm = next(policy for policy in COMM_POLICIES if policy == choice.comm)
+    program = lower(made, comm=comm, reduce=layout.dp > 1, clip=parallel.clip > 0 and made.update_every is None)
+    check_program(program)
+    source = _source(choice, parallel)
+    source.check(layout, made.placement.length)
+    if parallel.save is not None and not hasattr(source, "config"):
+        raise BadCase("--save with a model that has no config.json", "it works with Hugging Face's architectures")
+    return Training(
+        program,
+        layout,
+        source,
+        Rates(choice.lr, parallel.warmup, parallel.lr_shape, choice.steps),  # type: ignore[arg-type]  # Rates checks
+        steps=choice.steps,
+        samples=choice.micro_batch,
+        rounds=parallel.accumulate,
+        clip_norm=parallel.clip or None,
+        stage=StageOptions(strategy=choice.split_backward, seed=choice.seed),
+        overlap=parallel.overlap,
+        report=choice.dtype != "fp64" and hasattr(source, "config"),
+        metrics=None if metrics is None else str(metrics),
+        save=parallel.save,
+    )
+
+
+def _source(choice: JobChoice, parallel: ParallelChoice) -> Any:
+    """Raises BadCase, BadModelSource, and what reading a model or a text raises."""
+    from pipesim.backends.huggingface.folder import has_weights
+    from pipesim.backends.job.sources import FileSource, find_source
+    from pipesim.backends.model.config import load_decoder
+    from pipesim.backends.parallel.sources import DecoderSource, ModulesSource
+
+    model = choice.model
+    if model is None:
+        raise BadCase("--layout without --model", "give tiny-llama, a Hugging Face folder, or my_module.py:stages")
+    if ".py:" in model:
+        file = find_source(model, seq=choice.seq, seed=choice.seed, dtype=choice.dtype)
+        assert isinstance(file, FileSource)
+        return ModulesSource(file, choice.dtype)
+    folder = model if Path(model).is_dir() else None
+    return DecoderSource(
+        load_decoder(model),
+        choice.seq,
+        choice.seed,
+        choice.dtype,
+        folder if folder is not None and has_weights(folder) else None,
+        parallel.data,
+        parallel.tokenizer or folder,
+    )
+
+
+def run_ranks(function: Any, task: Any, ranks: int, choice: JobChoice) -> Any:
+    """Run a worker function on all ranks of a layout; what rank 0 gives (None on torchrun's other workers)."""
+    from pipesim.backends.job.local import JobOptions, run_local
+    from pipesim.backends.job.worker import WrongWorldSize, as_member
+    from pipesim.backends.parallel.places import WrongWorld, fitting, short
+
+    if under_torchrun():
+        try:
+            return as_member(ranks, choice.device, choice.timeout, function, task)
+        except WrongWorldSize as error:
+            fits = fitting(task.layout, error.processes)
+            raise WrongWorld(short(task.layout), ranks, error.processes, fits) from None
+    options = JobOptions(choice.device, choice.timeout, choice.port, task.program)
+    return run_local(ranks, function, task, options=options)[0]
+
+
+def run_layout(
+    name: str, choice: JobChoice, parallel: ParallelChoice, schedule: dict[str, Any], outputs: Outputs
+) -> None:
+    """Train as asked for, and report."""
+    from pipesim.backends.measure.timelines import assemble
+    from pipesim.backends.parallel.train import train_parallel
+    from pipesim.cli.simulate import write_outputs
+
+    task = train_of(name, choice, parallel, outputs.metrics, schedule)
+    found = run_ranks(train_parallel, task, task.layout.gpus, choice)
+    if found is None:
+        return
+    made = assemble(task.program, found.records)
+    figures = summarize(made)
+    write_outputs(made, figures, out=outputs.chart, trace=outputs.trace, timeline=outputs.timeline)
+    rows, simulated = _communication(task, found, made)
+    if outputs.as_json:
+        print(json.dumps(_to_json(task, found, figures, rows, simulated)))
+    else:
+        _print(task, found, figures, rows, simulated)
+
+
+def _communication(task: Any, found: Any, made: Timeline) -> tuple[list[Any], Metrics | None]:
+    """Rows of the report and the simulated figures, where traffic was counted."""
+    from pipesim.backends.parallel.predict import predicted
+    from pipesim.backends.parallel.report import rows
+    from pipesim.costs.traffic import traffic
+
+    if found.measured is None:
+        return [], None
+    model = task.source.config.model
+    counted = traffic(model, task.layout, task.program, clip=task.clip_norm is not None, rounds=task.rounds)
+    timeline, costs = predicted(made, model, task.layout, found.lines)
+    return rows(found.measured, counted), summarize(timeline, costs)
+
+
+def _to_json(task: Any, found: Any, figures: Metrics, rows: list[Any], simulated: Metrics | None) -> dict[str, Any]:
+    schedule = task.program.schedule
+    head = {"name": schedule.name, "ranks": task.layout.gpus, "microbatches": schedule.microbatches}
+    tail: dict[str, Any] = {
+        "source": "measured",
+        "losses": [step.loss for step in found.steps],
+        "step_s": [step.step_s for step in found.steps],
+        "tokens_per_s": found.steps[-1].tokens_per_s,
+        "communication": [row.to_json() for row in rows],
+    }
+    if simulated is not None:
+        tail["simulated"] = {"step_time_s": simulated.step_time_s, "exposed_comm_s": dict(simulated.exposed_comm_s)}
+    return head | figures.to_json() | tail
+
+
+def _print(task: Any, found: Any, figures: Metrics, rows: list[Any], simulated: Metrics | None) -> None:
+    from pipesim.cli.case import describe
+    from pipesim.cli.tables import console, rank_table, summary
+
+    screen = console()
+    schedule, steps = task.program.schedule, found.steps
+    title = f"{schedule.name}: {describe(task.layout)}, {schedule.microbatches} microbatches, measured"
+    title += f"\nloss {steps[0].loss:.4f} → {steps[-1].loss:.4f} in {len(steps)} steps"
+    screen.print(summary(title, figures))
+    screen.print(rank_table(figures))
+    if rows:
+        screen.print(_table(rows))
+    if simulated is not None:
+        screen.print(_exposed(figures, simulated, found))
+    sys.stdout.flush()
+
+
+def _table(rows: list[Any]) -> Any:
+    from rich.table import Table
+
+    table = Table(title="communication of one pipeline in one step", title_justify="left")
+    for column in ("dimension", "operation", "count", "simulated", "bytes", "simulated", "under way", "stood still"):
+        table.add_column(column)
+    for row in rows:
+        table.add_row(
+            row.dimension,
+            row.operation,
+            str(row.measured.count),
+            str(row.predicted.count),
+            format_bytes(row.measured.bytes),
+            format_bytes(row.predicted.bytes),
+            format_seconds(row.seconds.under_way),
+            format_seconds(row.seconds.exposed),
+        )
+    return table
+
+
+def _exposed(figures: Metrics, simulated: Metrics, found: Any) -> Any:
+    """What compute waited for, mean over ranks; tensor-parallel sums are inside actions and were noted there."""
+    from rich.table import Table
+
+    tensor = [one.seconds for one in found.measured]
+    stood = sum(seconds.exposed for one in tensor for key, seconds in one.items() if key[0] == "tensor") / len(tensor)
+    measured = dict(figures.exposed_comm_s) | {"tensor": stood}
+    table = Table(title="exposed communication, mean of ranks", title_justify="left")
+    for column in ("dimension", "measured", "of the step", "simulated", "of the step"):
+        table.add_column(column)
+    for dimension, seconds in measured.items():
+        guess = simulated.exposed_comm_s.get(dimension, 0.0)
+        shares = [
+            f"{part / whole:.1%}" if whole else "0%"
+            for part, whole in ((seconds, figures.step_time_s), (guess, simulated.step_time_s))
+        ]
+        table.add_row(dimension, format_seconds(seconds), shares[0], format_seconds(guess), shares[1])
+    return table
