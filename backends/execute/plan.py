@@ -120,8 +120,7 @@ def make_plan(program: Program, rank: int, *, strict: bool = False) -> Plan:
     strict: every transfer where the program has it, waited for at both ends, however that ends: what a
     program does whose channels disagree about their order.
     """
-    if np.isin(program.ops.kind, MOVES).any():
-        raise CannotRun("moving activations (X and L)", "leave --offload out, or take another schedule")
+    require_runnable(program)
     building = _Building(program, rank)
     if strict:
         tasks = tuple(building.in_place(wait=True, together=False))
@@ -130,6 +129,12 @@ def make_plan(program: Program, rank: int, *, strict: bool = False) -> Plan:
     else:
         tasks = tuple(building.in_place(wait=program.comm == "blocking", together=True))
     return Plan(program, rank, tasks, _channels(program))
+
+
+def require_runnable(program: Program) -> None:
+    """Raises CannotRun for a program with operations that are simulation-only."""
+    if np.isin(program.ops.kind, MOVES).any():
+        raise CannotRun("moving activations (X and L)", "leave --offload out, or take another schedule")
 
 
 def _channels(program: Program) -> tuple[tuple[int, int, int], ...]:

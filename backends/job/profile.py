@@ -20,6 +20,7 @@ from pipesim.backends.measure.profile import (
 from pipesim.backends.measure.timelines import assemble
 from pipesim.costs.costs import Costs
 from pipesim.costs.plain import plain_costs
+from pipesim.ir.action import Kind
 from pipesim.ir.lower import lower
 from pipesim.ir.program import Program
 from pipesim.schedules.one_f_one_b import one_f_one_b
@@ -50,9 +51,10 @@ def profile(context: Context, task: Task, *, repeats: int = 9, run: bool = False
     job.runner.stages = captured
     job.step(0)
     job.runner.stages = plain
+    split = task.emulate is None or Kind.I in task.emulate.seconds
     samples, steps = [], []
     for turn in range(repeats):
-        samples.append(time_stages(captured, job.runner.timer, repeats=1))
+        samples.append(time_stages(captured, job.runner.timer, repeats=1, split=split))
         for step in range(turn * task.steps // repeats, (turn + 1) * task.steps // repeats if run else 0):
             steps.append(job.timed(step + 1))
     links = measure_links(context.device)

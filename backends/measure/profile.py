@@ -16,7 +16,7 @@ from pipesim.backends.measure.links import LinkTimes
 from pipesim.backends.memory import HeldBytes
 from pipesim.backends.stage import Stage
 from pipesim.backends.trees import Tree, flatten, unflatten
-from pipesim.ir.action import Kind
+from pipesim.ir.action import COMPUTE, Kind
 from pipesim.ir.needs import Flow
 from pipesim.ir.placement import Placement
 from pipesim.ir.program import Program
@@ -84,8 +84,8 @@ def _copy(tree: Tree) -> Tree:
 Samples = dict[tuple[int, Kind], list[float]]  # seconds by stage and kind
 
 
-def time_stages(captured: Mapping[int, Captured], timer: Timer, *, repeats: int) -> Samples:
-    """Time F, B and then F, I, W of each stage of this rank by itself, `repeats` times in turn.
+def time_stages(captured: Mapping[int, Captured], timer: Timer, *, repeats: int, split: bool) -> Samples:
+    """Time F, B and then (`split`) F, I, W of each stage of this rank by itself, `repeats` times in turn.
 
     All ranks do it at the same time, so that they load the machine as a run does.
     """
@@ -93,7 +93,7 @@ def time_stages(captured: Mapping[int, Captured], timer: Timer, *, repeats: int)
     timer.start()
     for _ in range(repeats):
         for number, one in captured.items():
-            for kind, action in _actions(one):
+            for kind, action in _actions(one, split):
                 begin = timer.mark()
                 action()
                 marks.setdefault((number, kind), []).append((begin, timer.mark()))
@@ -104,22 +104,27 @@ def profiles(captured: Mapping[int, Captured], samples: Sequence[Samples]) -> di
     """Medians of what was timed, and the bytes of each stage."""
     found = {}
     for number, one in captured.items():
-        seconds = {}
-        for kind in (Kind.F, Kind.B, Kind.I, Kind.W):
-            seconds[kind] = statistics.median(value for each in samples for value in each[number, kind])
-        found[number] = StageProfile(seconds, *_bytes(one))
+        seconds: dict[Kind, float] = {}
+        for kind in COMPUTE:
+            values = [value for each in samples for value in each.get((number, kind), ())]
+            if values:
+                seconds[kind] = statistics.median(values)
+        found[number] = StageProfile(seconds, *_bytes(one, Kind.I in seconds))
     return found
 
 
-def _actions(one: Captured) -> list[tuple[Kind, Callable[[], None]]]:
+def _actions(one: Captured, split: bool) -> list[tuple[Kind, Callable[[], None]]]:
     """A microbatch's actions, all its slices together."""
-    return [
+    whole: list[tuple[Kind, Callable[[], None]]] = [
         (Kind.F, lambda: _forward(one, split=False)),
         (Kind.B, lambda: _backward(one, one.stage.backward)),
+    ]
+    halves: list[tuple[Kind, Callable[[], None]]] = [
         (Kind.F, lambda: _forward(one, split=True)),
         (Kind.I, lambda: _backward(one, one.stage.input_gradient)),
         (Kind.W, lambda: _weights(one)),
     ]
+    return whole + halves if split else whole
 
 
 def _forward(one: Captured, *, split: bool) -> None:
@@ -143,17 +148,21 @@ def _seconds(timer: Timer, pairs: Sequence[tuple[Any, Any]]) -> list[float]:
     return [(end - begin) * 1e-9 for begin, end in zip(begins, ends, strict=True)]
 
 
-def _bytes(one: Captured) -> tuple[int, int, int]:
+def _bytes(one: Captured, split: bool) -> tuple[int, int, int]:
+    """Bytes held after a forward and after an input gradient, and of the weights."""
     stage = one.stage
     weights = 0
     if isinstance(stage, Stage):
         weights = sum(weight.nbytes for weight in stage.module.parameters())
         stage.options = replace(stage.options, track_memory=True)
-    _forward(one, split=True)
-    activation = stage.held_bytes().total
-    _backward(one, stage.input_gradient)
-    kept = stage.held_bytes().total
-    _weights(one)
+    _forward(one, split=split)
+    activation, kept = stage.held_bytes().total, 0
+    if split:
+        _backward(one, stage.input_gradient)
+        kept = stage.held_bytes().total
+        _weights(one)
+    else:
+        _backward(one, stage.backward)
     if isinstance(stage, Stage):
         stage.options = replace(stage.options, track_memory=False)
         for weight in stage.parameters():
@@ -212,7 +221,7 @@ def costs_lists(
     ordered = [by_stage[stage] for stage in range(placement.length)]
     lists = {
         kind.name: [statistics.fmean(one.seconds[kind] for one in stage) for stage in ordered]
-        for kind in (Kind.F, Kind.B, Kind.I, Kind.W)
+        for kind in ordered[0][0].seconds
     }
     lists["activation_bytes"] = [statistics.fmean(one.activation_bytes for one in stage) for stage in ordered]
     lists["released_at_input"] = [

@@ -13,6 +13,7 @@ import typer
 from pipesim.cli.case import BadCase, offered_times
 from pipesim.cli.options import schedule_from_options
 from pipesim.costs.plain import parse_costs
+from pipesim.engine.durations import durations
 from pipesim.errors import PipesimError
 from pipesim.ir.check import check_program
 from pipesim.ir.formats import read_program
@@ -103,6 +104,7 @@ def _policy(text: str) -> Comm:
 
 def task_of(program: Program, choice: JobChoice, *, strict: bool = False, weigh_memory: bool = True) -> Any:
     """The `Task` of the workers. Raises BadCase, BadModelSource."""
+    from pipesim.backends.execute.plan import require_runnable
     from pipesim.backends.job.sources import find_source
     from pipesim.backends.job.train import Task
     from pipesim.backends.split.strategies import STRATEGIES
@@ -118,14 +120,19 @@ def task_of(program: Program, choice: JobChoice, *, strict: bool = False, weigh_
         raise BadCase(f"--split-backward {choice.split_backward}", f"there are {', '.join(STRATEGIES)}")
     if program.comm in ("pair", "rank") and choice.device == "cpu":
         raise BadCase(f"--comm {program.comm} on gloo, which has no such queues", "use --comm edge or blocking")
+    require_runnable(program)
     source = None
     if choice.model is not None:
         source = find_source(choice.model, seq=choice.seq, seed=choice.seed, dtype=choice.dtype)
         source.modules(program.schedule.placement.length)
+    emulate = None
+    if choice.emulate is not None:
+        emulate = parse_costs(choice.emulate).of(program.schedule)
+        durations(program, emulate)  # says which time is missing
     return Task(
         program,
         source,
-        None if choice.emulate is None else parse_costs(choice.emulate).of(program.schedule),
+        emulate,
         steps=choice.steps,
         samples=choice.micro_batch,
         lr=choice.lr,

@@ -81,10 +81,11 @@ def _print(lists: dict[str, list[float]], numbers: dict[str, float]) -> None:
     from pipesim.units import format_bytes, format_seconds
 
     table = Table(title="one microbatch on each stage", title_justify="left")
-    for column in ("stage", "F", "B", "I", "W", "activation", "released at I", "message"):
+    kinds = [kind for kind in "FBIW" if kind in lists]
+    for column in ("stage", *kinds, "activation", "released at I", "message"):
         table.add_column(column, justify="right")
     for stage in range(len(lists["F"])):
-        times = (format_seconds(lists[kind][stage]) for kind in "FBIW")
+        times = (format_seconds(lists[kind][stage]) for kind in kinds)
         table.add_row(
             str(stage), *times, format_bytes(lists["activation_bytes"][stage]),
             f"{lists['released_at_input'][stage]:.0%}", format_bytes(lists["message_bytes"][stage]),
