@@ -15,7 +15,15 @@ from pipesim.serving.serve import serve
 from pipesim.serving.simulator import run
 from tests.serving.flat import deployment, flat_instance
 
-CASES = [(4, 4, 6, 0.0), (4, 2, 5, 0.1), (3, 5, 7, 0.2), (2, 1, 4, 0.3), (4, 4, 8, 0.25), (1, 3, 4, 0.5), (4, 9, 5, 2.0)]
+CASES = [
+    (4, 4, 6, 0.0),
+    (4, 2, 5, 0.1),
+    (3, 5, 7, 0.2),
+    (2, 1, 4, 0.3),
+    (4, 4, 8, 0.25),
+    (1, 3, 4, 0.5),
+    (4, 9, 5, 2.0),
+]
 
 
 def rules(groups: int) -> Rules:
@@ -28,7 +36,9 @@ def test_a_token_of_each_group_takes_the_stages_or_the_round_trip(
 ) -> None:
     """Round-robin decoding: max(G · t, p · (t + C)) for a token of every group (one stage sends nothing)."""
     served = run(
-        at_once(count=groups, prompt=1, output=tokens), flat_instance(stages=stages, groups=groups, hop=hop), rules(groups)
+        at_once(count=groups, prompt=1, output=tokens),
+        flat_instance(stages=stages, groups=groups, hop=hop),
+        rules(groups),
     )
     ends = np.array(served.steps.end_s)[np.array(served.steps.group) == 0]
     expected = max(groups * 1.0, stages * (1.0 + hop))

@@ -80,7 +80,7 @@ def test_the_cache_never_holds_more_than_it_has_and_ends_empty(workload: tuple[R
 
 @given(workloads())
 def test_limits_of_a_step_are_kept(workload: tuple[Requests, Rules, int, int]) -> None:
-    _, rules, stages, groups = workload
+    _, rules, _, groups = workload
     found = simulate(workload)
     assert max(found.steps.running) <= rules.batch
     if rules.chunked:
