@@ -126,8 +126,8 @@ _PLAIN = ("even", "ends-one-fewer", None)
 
 
 def _but_schedule(row: Row) -> str:
-    keys = ("source_id", "model", "num_gpus", "seq", "vocab", "micro_batch", "global_batch", "tp", "pp", "interconnect")
-    return str([row.get(key) for key in keys])
+    keys = ("source_id", "model", "num_gpus", "seq", "vocab", "micro_batch", "global_batch", "tp", "pp")
+    return str([row.get(key) for key in keys] + ["artifact" in row["id"]])  # the paper's machine, or its artifact's
 
 
 def _grouped(runs: Iterable[Run], key: Callable[[Run], Any]) -> dict[Any, list[Run]]:

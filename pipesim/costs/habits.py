@@ -56,7 +56,7 @@ class Habits:
 _HABITS: dict[str, Habits] = {
     # fused_bias_gelu, fused_bias_dropout, gradient_accumulation_fusion; vocab_parallel_cross_entropy: float, max,
     # subtract, exp, sum, divide; then exp in place, subtract, times the gradient, half.
-    "megatron-lm": Habits(comm="blocking"),
+    "megatron-lm": Habits(interleaved_comm="rank"),
     # Transformer Engine, cross_entropy_loss_fusion.
     "megatron-core": Habits(copies=0.0, loss=(14.0, 10.0), reduce_overlap=True, gather_overlap=True),
     # tp_comm_overlap beside overlap_grad_reduce and overlap_param_gather.

@@ -15,14 +15,29 @@ from pipesim.ir.schedule import Schedule
 from pipesim.schedules.gpipe import gpipe
 from pipesim.schedules.interleaved import interleaved
 from pipesim.schedules.one_f_one_b import one_f_one_b
+from pipesim.schedules.v_half import v_half
+from pipesim.schedules.v_min import v_min
 from pipesim.schedules.zb_h1 import zb_h1
 from pipesim.schedules.zb_h2 import zb_h2
 from pipesim.schedules.zb_v import zb_v
 
-_BUILDERS = {"gpipe": gpipe, "1f1b": one_f_one_b, "zb-1p": zb_h1, "zb-2p": zb_h2, "zb-v": zb_v}
+_BUILDERS = {
+    "gpipe": gpipe,
+    "1f1b": one_f_one_b,
+    "zb-1p": zb_h1,
+    "zb-2p": zb_h2,
+    "zb-v": zb_v,
+    "v-half": v_half,
+    "v-min": v_min,
+}
+_WITHOUT_FLUSH = ("zb-1p", "zb-2p", "zb-v", "v-half", "v-min")
+"""Their optimizer step is checked afterwards instead of waiting for all ranks (2401.10241, section 4), so that a rank
+begins its next step while others still end this one."""
 _WORDS: tuple[tuple[tuple[str, ...], str], ...] = (
     (("gpipe", "afab", "all-forward"), "gpipe"),
-    (("zbv", "zb-v", "v-half", "vhalf", "v-min", "vmin"), "zb-v"),
+    (("v-half", "vhalf"), "v-half"),
+    (("v-min", "vmin"), "v-min"),
+    (("zbv", "zb-v"), "zb-v"),
     (("2p", "h2"), "zb-2p"),
     (("zb", "zero-bubble", "zerobubble", "1p", "h1"), "zb-1p"),
     (("interleav", "vpp", "looped"), "interleaved"),
@@ -43,6 +58,11 @@ class RowSchedule:
     comm: Comm
     more_in_flight: int = 0
     longer_in_flight: float = 0.0
+
+    @property
+    def flushes(self) -> bool:
+        """Whether all ranks wait for each other between steps."""
+        return self.family not in _WITHOUT_FLUSH
 
     @property
     def placement(self) -> Placement:
@@ -80,7 +100,7 @@ def _in_flight(text: str) -> tuple[int, float]:
 
 def _comm(family: str, ranks: int, habits: Habits) -> Comm:
     """How the framework moves messages: zero-bubble runtimes send and receive beside compute."""
-    if ranks == 1 or family.startswith("zb"):
+    if ranks == 1 or family in _WITHOUT_FLUSH:
         return "edge"
     return habits.interleaved_comm if family == "interleaved" else habits.comm
 

@@ -17,6 +17,7 @@ from pipesim.engine.fast import Sweeper, holds
 from pipesim.engine.held import memory_trace
 from pipesim.ir.action import Kind
 from pipesim.ir.lower import lower
+from pipesim.ir.program import Program
 from pipesim.plan.row_schedule import RowSchedule
 
 _ROUNDS = 6  # microbatches for each rank after which runs are extended
@@ -24,7 +25,7 @@ _ROUNDS = 6  # microbatches for each rank after which runs are extended
 
 @dataclass(frozen=True)
 class Timed:
-    """Seconds of one step. messages_s: how much sooner it would end without messages; sync_s: reduction that
+    """Seconds of one step, from its start to the next one's where steps follow each other. messages_s: how much sooner it would end without messages; sync_s: reduction that
     compute cannot hide. busy_s, peak_bytes: (ranks,)."""
 
     step_s: float
@@ -65,6 +66,7 @@ def _timed(plan: RowSchedule, microbatches: int, costs: Costs, reduce: bool) -> 
     start, end = ready.run(hold, then)
     compute = program.is_compute
     makespan, steps = float(end[compute].max()), program.ops.kind == Kind.STEP
+    skew = 0.0 if plan.flushes else makespan - _longest_span(program, start, end)
     without = makespan
     if plan.ranks > 1:
         _, sooner = ready.run(np.where(compute, hold, 0.0), np.where(compute, then, 0.0))
@@ -72,15 +74,27 @@ def _timed(plan: RowSchedule, microbatches: int, costs: Costs, reduce: bool) -> 
     trace = memory_trace(program, costs, start, end)
     assert trace is not None
     boxes = compute & ~program.ops.fused
-    busy: Floats = np.bincount(program.rank[boxes], weights=(end - start)[boxes], minlength=program.ranks).astype(np.float64)
+    busy: Floats = np.bincount(program.rank[boxes], weights=(end - start)[boxes], minlength=program.ranks).astype(
+        np.float64
+    )
     return Timed(
-        float(end.max()),
+        float(end.max()) - skew,
         makespan,
         makespan - without,
         max(0.0, float(start[steps].max()) - makespan) if steps.any() else 0.0,
         busy,
         trace.peak,
     )
+
+
+def _longest_span(program: Program, start: Floats, end: Floats) -> float:
+    """Most seconds of a rank from its first compute action to its last."""
+    compute = np.flatnonzero(program.is_compute)
+    rank = program.rank[compute]
+    first, last = np.full(program.ranks, np.inf), np.zeros(program.ranks)
+    np.minimum.at(first, rank, start[compute])
+    np.maximum.at(last, rank, end[compute])
+    return float((last - first).max())
 
 
 @lru_cache(maxsize=128)
