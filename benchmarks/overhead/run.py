@@ -9,9 +9,11 @@ Usage: python benchmarks/overhead/run.py [--ranks 4] [--steps 30] [--schedules 1
 from __future__ import annotations
 
 import argparse
+import json
 import statistics
 import time
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
@@ -98,22 +100,32 @@ def measure(context: Context, name: str, microbatches: int, steps: int, kind: st
     return Row(name, len(schedule), found["ours"], found["theirs"], *cpu.tolist())
 
 
+def _rows(given: argparse.Namespace) -> Iterator[tuple[str, Row]]:
+    for kind in given.stages.split(","):
+        for name in given.schedules.split(","):
+            yield kind, run_local(given.ranks, measure, name, given.microbatches, given.steps, kind)[0]
+
+
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--ranks", type=int, default=4)
     options.add_argument("--microbatches", type=int, default=16)
     options.add_argument("--steps", type=int, default=30)
     options.add_argument("--schedules", default=",".join(SCHEDULES))
+    options.add_argument("--stages", default="decoder,empty")
+    options.add_argument("--json", action="store_true")
     given = options.parse_args()
+    if given.json:
+        rows = list(_rows(given))
+        print(json.dumps([asdict(row) | {"ratio": row.ratio, "stages": kind} for kind, row in rows]))
+        return
     print(f"{given.ranks} processes, {given.microbatches} microbatches, gloo, {torch.get_num_threads()} cores")
     columns = ("stages", "ours ms", "torch ms", "ours/torch", "CPU ratio", "µs/action")
     print(f"{'schedule':16}" + "".join(f"{column:>12}" for column in columns))
-    for kind in ("decoder", "empty"):
-        for name in given.schedules.split(","):
-            row = run_local(given.ranks, measure, name, given.microbatches, given.steps, kind)[0]
-            ours, theirs = (statistics.median(one) * 1e3 for one in (row.ours_s, row.torch_s))
-            cpu, each = row.ours_cpu_s / row.torch_cpu_s, row.ours_cpu_s / row.actions * 1e6
-            print(f"{name:16}{kind:>12}{ours:12.1f}{theirs:12.1f}{row.ratio:12.2f}{cpu:12.2f}{each:12.0f}", flush=True)
+    for kind, row in _rows(given):
+        ours, theirs = (statistics.median(one) * 1e3 for one in (row.ours_s, row.torch_s))
+        cpu, each = row.ours_cpu_s / row.torch_cpu_s, row.ours_cpu_s / row.actions * 1e6
+        print(f"{row.name:16}{kind:>12}{ours:12.1f}{theirs:12.1f}{row.ratio:12.2f}{cpu:12.2f}{each:12.0f}", flush=True)
 
 
 if __name__ == "__main__":
