@@ -10,15 +10,16 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from pipesim.viz.chart import as_figure
-from pipesim.viz.layout import base_layout, time_axis, title
-from pipesim.viz.palette import RANK_COLOURS, THEMES, ThemeName
+from pipesim.viz.look.layout import as_figure, base_layout, time_axis, title
+from pipesim.viz.look.palette import RANK_COLOURS, THEMES, ThemeName
 
 Floats = NDArray[np.float64]
 
 PROMPT, DECODE, MIXED = "#e8a33d", "#3672b9", "#4aa277"
 _TOP, _BOTTOM, _ROW = 112, 44, 44
 _CURVES = 150  # pixels of the curves below the boxes
+_SHOWN = 60  # steps in view at first
+_LOG_SECONDS = {"type": "log", "dtick": "D2", "tickformat": "~s", "ticksuffix": "s"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,13 +55,14 @@ def window_chart(
     height = rows + _CURVES + 36 + _TOP + _BOTTOM
     whole = height - _TOP - _BOTTOM
     until = float(boxes.end_s.max())
+    shown = boxes.start_s[: _SHOWN * stages]
     layout = base_layout(theme, height=height, top=_TOP, bottom=_BOTTOM)
     layout["legend"] |= {"y": 1 - 62 / height, "yanchor": "top"}
     faint, grid = THEMES[theme].faint, THEMES[theme].grid
     curve = {"domain": [0.0, _CURVES / whole], "rangemode": "tozero", "gridcolor": grid, "tickfont": {"color": faint}}
     layout |= {
         "title": title(headline, below, height),
-        "xaxis": time_axis(theme, until, anchor="y2") | {"range": [float(boxes.start_s.min()), until]},
+        "xaxis": time_axis(theme, until, anchor="y2") | {"range": [float(shown.min()), float(shown.max())]},
         "yaxis": {
             "domain": [1 - rows / whole, 1.0], "range": [stages - 0.5, -0.5], "showgrid": False, "zeroline": False,
             "tickvals": list(range(stages)), "ticktext": [f"stage {stage}" for stage in range(stages)],
@@ -93,7 +95,7 @@ def _boxes(boxes: StepBoxes) -> list[dict[str, Any]]:
         traces.append({
             "type": "bar", "orientation": "h", "name": name, "y": boxes.stage[mask], "base": boxes.start_s[mask],
             "x": (boxes.end_s - boxes.start_s)[mask], "hovertext": hover, "hoverinfo": "text", "width": 0.82,
-            "marker": {"color": colour, "line": {"width": 0.5, "color": "rgba(255,255,255,0.7)"},
+            "marker": {"color": colour, "line": {"width": 0.5, "color": "rgba(255,255,255,0.6)"},
                        "pattern": {"shape": pattern, "size": 6, "solidity": 0.15}},
         })  # fmt: skip
     return traces
@@ -122,7 +124,7 @@ def latency_chart(headline: str, latencies: Mapping[str, Floats], *, theme: Them
             "type": "scatter", "mode": "lines", "name": name, "x": np.quantile(ordered, shares), "y": shares,
             "line": {"width": 2, "color": RANK_COLOURS[index], "dash": ("solid", "dash", "dot")[index % 3]},
         })  # fmt: skip
-    return _plain(headline, traces, theme, {"type": "log", "tickformat": "~s", "ticksuffix": "s"},
+    return _plain(headline, traces, theme, _LOG_SECONDS,
                   {"tickformat": ".0%", "range": [0, 1.01], "title": {"text": "requests"}})  # fmt: skip
 
 
@@ -136,8 +138,9 @@ def load_chart(
                   "dash": ("solid", "dash")[index % 2]}}
         for index, (name, values) in enumerate(curves.items())
     ]  # fmt: skip
-    return _plain(headline, traces, theme, {"title": {"text": "requests a second"}, "rangemode": "tozero"},
-                  {"type": "log", "tickformat": "~s", "ticksuffix": "s"})  # fmt: skip
+    return _plain(
+        headline, traces, theme, {"title": {"text": "requests a second"}, "rangemode": "tozero"}, _LOG_SECONDS
+    )
 
 
 def _plain(

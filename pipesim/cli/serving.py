@@ -127,7 +127,7 @@ def _show(target: Deployment | Pools, found: Service, asked: Workload, out: Path
     if out is not None:
         from pipesim.cli.serving_chart import write_run
 
-        write_run(out, decode.describe(), found)
+        write_run(out, _headline(decode), found)
     if as_json:
         print(json.dumps(run_json(target, found, asked)))
         return
@@ -142,10 +142,14 @@ def _show_curve(target: Deployment | Pools, points: Sequence[Load], out: Path | 
     if out is not None:
         from pipesim.cli.serving_chart import write_curve
 
-        write_curve(out, decode.describe(), points)
+        write_curve(out, _headline(decode), points)
     if as_json:
         print(json.dumps([{"rate_per_s": point.rate, **point.served.to_json()} for point in points]))
         return
     from pipesim.cli.serving_tables import curve_table
 
-    console().print(curve_table(decode.describe(), points))
+    console().print(curve_table(_headline(decode), points))
+
+
+def _headline(made: Deployment) -> str:
+    return f"{made.model.name} on {made.cluster.name}: {made.describe()}"

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from html import escape
 from pathlib import Path
 
 import numpy as np
 
-from pipesim.cli.serving_tables import summary_rows
+from pipesim.cli.serving_tables import overload_text
 from pipesim.files import write_atomically
 from pipesim.serving.load import Load
 from pipesim.serving.serve import Service
 from pipesim.serving.simulator import Run
+from pipesim.units import format_seconds
 from pipesim.viz.page import figure_strip, graph, page
 from pipesim.viz.serving import Levels, StepBoxes, latency_chart, load_chart, window_chart
 
@@ -22,7 +24,7 @@ def write_run(path: Path, headline: str, found: Service) -> None:
     """A page with a window of the run and the distribution of latencies. Raises CannotWrite."""
     run = next((run for run in reversed(found.runs) if run.stages_s), None)
     each = found.served.each
-    body = [f"<header><div><h1>{headline}</h1></div></header>", figure_strip([(*row, "") for row in _strip(found)])]
+    body = [f"<header><div><h1>{escape(headline)}</h1></div></header>", figure_strip(_strip(found))]
     if run is not None:
         boxes, levels = window_of(run)
         figure = window_chart("A window of the run", _below(run, boxes), boxes, levels)
@@ -41,7 +43,7 @@ def write_curve(path: Path, headline: str, points: Sequence[Load]) -> None:
         for percentile in ("p50", "p99")
     }
     figure = load_chart("Latency over load", [point.rate for point in points], curves)
-    body = f"<header><div><h1>{headline}</h1></div></header>{graph('load', figure.to_plotly_json())}"
+    body = f"<header><div><h1>{escape(headline)}</h1></div></header>{graph('load', figure.to_plotly_json())}"
     write_atomically(path, page(headline, body))
 
 
@@ -50,8 +52,24 @@ def _value(point: Load, attribute: str, percentile: str) -> float | None:
     return None if spread is None else float(getattr(spread, percentile))
 
 
-def _strip(found: Service) -> list[tuple[str, str]]:
-    return summary_rows(found.served)[:8]
+def _strip(found: Service) -> list[tuple[str, str, str]]:
+    """Name, figure and note of what matters most."""
+    figures = found.served
+    if figures.overload is not None:
+        return [("OVERLOADED", f"+{figures.overload.growth_per_s:.3g}/s", overload_text(figures.overload))]
+    latencies = (("time to first token", figures.ttft), ("time per output token", figures.tpot),
+                 ("latency", figures.latency))  # fmt: skip
+    cells = [
+        (name, format_seconds(spread.p50, digits=3),
+         f"p90 {format_seconds(spread.p90, digits=3)} · p99 {format_seconds(spread.p99, digits=3)}")
+        for name, spread in latencies
+        if spread is not None
+    ]  # fmt: skip
+    rate = f"{figures.output_tokens_per_s_per_gpu:,.1f} a GPU"
+    cells.append(("output tokens/s", f"{figures.output_tokens_per_s:,.0f}", rate))
+    cells.append(("bubble", f"{figures.bubble:.1%}", "stages idle while requests are there"))
+    cells.append(("cache at the peak", f"{figures.cache_peak:.1%}", f"{figures.preemptions:,} preemptions"))
+    return cells
 
 
 def window_of(run: Run) -> tuple[StepBoxes, Levels]:
