@@ -36,19 +36,20 @@ def runs(rows: list[dict[str, Any]]) -> list[Run]:
 
 def print_table(found: list[Score], trivial: dict[str, Score]) -> None:
     print(
-        f"{'source':26} {'rows':>5} {'median':>7} {'p90':>7} {'bias':>7} {'tau':>6} {'memory':>7} | trivial, tau"
+        f"{'source':26} {'rows':>5} {'median':>7} {'p90':>7} {'bias':>7} {'tau':>6} {'clear':>6} {'memory':>7} | trivial, tau"
     )
     for one in found:
         other = trivial[one.source]
         print(
             f"{one.source:26} {one.rows:5} {one.median:7.1%} {one.p90:7.1%} {one.bias:+7.1%} {_text(one.tau, '6.2f')} "
-            f"{_text(one.memory, '7.1%')} | {other.median:.1%} {_text(other.tau, '5.2f')}"
+            f"{_text(one.clear, '6.2f')} {_text(one.memory, '7.1%')} | {other.median:.1%} {_text(other.tau, '5.2f')}"
         )
     taus = [one.tau for one in found if one.tau is not None]
+    clear = [one.clear for one in found if one.clear is not None]
     other_taus = [one.tau for one in trivial.values() if one.tau is not None]
     print(
         f"{'mean of sources':26} {sum(one.rows for one in found):5} {mean(one.median for one in found):7.1%} "
-        f"{mean(one.p90 for one in found):7.1%} {'':7} {mean(taus):6.2f} {'':7} | "
+        f"{mean(one.p90 for one in found):7.1%} {'':7} {mean(taus):6.2f} {mean(clear):6.2f} {'':7} | "
         f"{mean(one.median for one in trivial.values()):.1%} {mean(other_taus):5.2f}"
     )
 

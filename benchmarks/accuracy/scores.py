@@ -34,7 +34,8 @@ class Run:
 
 @dataclass(frozen=True)
 class Score:
-    """Of one source. Errors are absolute; bias is the median signed error; tau is Kendall's, of layouts."""
+    """Of one source. Errors are absolute; bias is the median signed error; tau is Kendall's, of layouts; clear: the
+    same of pairs measured more than 5 % apart, which repeats of one configuration are."""
 
     source: str
     rows: int
@@ -42,6 +43,7 @@ class Score:
     p90: float
     bias: float
     tau: float | None
+    clear: float | None
     memory: float | None
 
 
@@ -65,21 +67,23 @@ def score(source: str, runs: Sequence[Run]) -> Score:
         errors[int(0.9 * (len(errors) - 1) + 0.5)],
         median(run.error for run in runs),
         layout_tau(runs),
+        layout_tau(runs, apart=0.05),
         median(memory) if memory else None,
     )
 
 
-def layout_tau(runs: Sequence[Run]) -> float | None:
+def layout_tau(runs: Sequence[Run], *, apart: float = 0.0) -> float | None:
     """Kendall's tau between predicted and measured throughput of the layouts of one model on so many GPUs.
 
     Pairs are pooled over all (model, GPU count) of at least three layouts, repeats of one layout averaged; None where
-    there are none.
+    there are none. apart: only pairs whose measured times differ by more than this share.
     """
     found = []
     for group in _grouped(runs, lambda run: _case(run.row)).values():
         layouts = [_throughput(same) for same in _grouped(group, lambda run: _layout(run.row)).values()]
         if len(layouts) >= 3:
-            found += [_agree(one, other) for one, other in combinations(layouts, 2)]
+            pairs = combinations(layouts, 2)
+            found += [_agree(one, other) for one, other in pairs if abs(one[1] / other[1] - 1) > apart]
     return mean(found) if found else None
 
 
