@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import plotly.graph_objects as go
 
 from pipesim.metrics import Metrics
 from pipesim.timeline import Timeline
-from pipesim.viz.bars import drawn
-from pipesim.viz.layout import (
+from pipesim.viz.look.layout import (
     about,
+    as_figure,
     base_layout,
     figures,
     memory_axis,
@@ -21,12 +19,13 @@ from pipesim.viz.layout import (
     time_axis,
     title,
 )
-from pipesim.viz.memory_curves import memory_traces
-from pipesim.viz.meta import figure_meta
-from pipesim.viz.palette import ThemeName
-from pipesim.viz.panel import MOST_BARS, is_painted, panel
-from pipesim.viz.summary import summary
-from pipesim.viz.traces import themed
+from pipesim.viz.look.palette import ThemeName
+from pipesim.viz.panels.bars import drawn
+from pipesim.viz.panels.memory_curves import memory_traces
+from pipesim.viz.panels.meta import figure_meta
+from pipesim.viz.panels.panel import MOST_BARS, is_painted, panel
+from pipesim.viz.panels.traces import themed
+from pipesim.viz.sections.summary import summary
 
 _TOP, _BOTTOM, _MEMORY, _GAP = 112, 40, 150, 36  # pixels
 
@@ -76,8 +75,3 @@ def chart(
     }
     data = themed([*main.traces, *memory_traces(timeline, axes=("x", "y2"))], theme)
     return as_figure({"data": data, "layout": layout})
-
-
-def as_figure(figure: dict[str, Any]) -> go.Figure:
-    """Without validation, which takes longer than all the rest."""
-    return go.Figure(figure, _validate=False)

@@ -11,14 +11,13 @@ import plotly.graph_objects as go
 from pipesim.metrics import Metrics, summarize
 from pipesim.timeline import Timeline
 from pipesim.units import format_fraction, format_seconds
-from pipesim.viz.bars import drawn
-from pipesim.viz.chart import as_figure
-from pipesim.viz.layout import base_layout, rank_axis, rows_height, shape, short, time_axis, title
-from pipesim.viz.meta import figure_meta
-from pipesim.viz.palette import ThemeName
-from pipesim.viz.panel import MOST_BARS, Panel, is_painted, panel
-from pipesim.viz.table import best_of, metric_rows
-from pipesim.viz.traces import themed
+from pipesim.viz.look.layout import as_figure, base_layout, rank_axis, rows_height, shape, short, time_axis, title
+from pipesim.viz.look.palette import ThemeName
+from pipesim.viz.panels.bars import drawn
+from pipesim.viz.panels.meta import figure_meta
+from pipesim.viz.panels.panel import MOST_BARS, Panel, is_painted, panel
+from pipesim.viz.panels.traces import themed
+from pipesim.viz.sections.table import best_of, metric_rows
 
 _TOP, _BOTTOM, _HEADING, _SCALE = 106, 44, 40, 50  # pixels
 

@@ -17,13 +17,13 @@ from pipesim.ir.action import Kind
 from pipesim.metrics import Metrics, summarize
 from pipesim.timeline import Timeline
 from pipesim.units import format_seconds
-from pipesim.viz.bars import Drawn, compute_bars, drawn
 from pipesim.viz.comparison import stacked
-from pipesim.viz.layout import short
-from pipesim.viz.meta import panel_meta
-from pipesim.viz.palette import DIVERGING, KIND_WORDS, ThemeName
-from pipesim.viz.panel import Panel, is_painted
-from pipesim.viz.table import MetricRow, metric_rows
+from pipesim.viz.look.layout import short
+from pipesim.viz.look.palette import DIVERGING, KIND_WORDS, ThemeName
+from pipesim.viz.panels.bars import Drawn, compute_bars, drawn
+from pipesim.viz.panels.meta import panel_meta
+from pipesim.viz.panels.panel import Panel, is_painted
+from pipesim.viz.sections.table import MetricRow, metric_rows
 
 Floats = NDArray[np.float64]
 _OUTLIERS = 0.98  # part of the actions within the colour scale

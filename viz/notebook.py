@@ -12,7 +12,7 @@ from pipesim.metrics import Metrics, summarize
 from pipesim.timeline import Timeline
 from pipesim.viz.chart import chart
 from pipesim.viz.page import html
-from pipesim.viz.table import metric_rows
+from pipesim.viz.sections.table import metric_rows
 
 _AROUND = 330  # pixels of the page beside its chart
 _MOST_BOXES = 300_000

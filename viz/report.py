@@ -18,14 +18,14 @@ from pipesim.ir.needs import Flow
 from pipesim.metrics import Metrics
 from pipesim.timeline import Timeline
 from pipesim.units import format_bytes, format_fraction, format_seconds
-from pipesim.viz.advice import advice
-from pipesim.viz.breakdown import memory_by_rank, time_by_rank, time_by_stage
 from pipesim.viz.chart import chart
-from pipesim.viz.layout import about
+from pipesim.viz.look.layout import about
+from pipesim.viz.look.palette import CAUSE_WORDS, FLOW_WORDS
 from pipesim.viz.page import figure_strip, graph, hint, page, tools
-from pipesim.viz.palette import CAUSE_WORDS, FLOW_WORDS
-from pipesim.viz.roofline import roofline
-from pipesim.viz.summary import summary
+from pipesim.viz.sections.advice import advice
+from pipesim.viz.sections.breakdown import memory_by_rank, time_by_rank, time_by_stage
+from pipesim.viz.sections.roofline import roofline
+from pipesim.viz.sections.summary import summary
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,7 +21,7 @@ from pipesim.ir.action import Kind
 from pipesim.ir.lanes import LaneKind
 from pipesim.ir.needs import Flow
 from pipesim.timeline import Timeline
-from pipesim.viz.palette import FLOW_WORDS, KIND_WORDS
+from pipesim.viz.look.palette import FLOW_WORDS, KIND_WORDS
 
 Event = dict[str, Any]
 Ints = NDArray[np.integer]

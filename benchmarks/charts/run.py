@@ -33,8 +33,8 @@ from pipesim.metrics import summarize
 from pipesim.schedules.catalogue import FAMILIES
 from pipesim.timeline import Timeline
 from pipesim.viz.chart import chart
+from pipesim.viz.look.palette import KIND_COLOURS
 from pipesim.viz.page import plotly_js, write_html
-from pipesim.viz.palette import KIND_COLOURS
 
 RESULTS = Path(__file__).with_name("results.txt")
 COSTS = parse_costs("F=18ms,I=18ms,W=9ms,C=0.6ms,optimizer=5ms")

@@ -16,8 +16,8 @@ from pipesim.errors import PipesimError
 from pipesim.timeline_file import save_timeline
 from pipesim.viz.chart import chart
 from pipesim.viz.comparison import comparison
+from pipesim.viz.look.palette import ThemeName
 from pipesim.viz.page import for_page, html
-from pipesim.viz.palette import ThemeName
 from pipesim.viz.trace import trace_json
 
 _CONTROLS = [Input(name, "value") for name in page.CONTROLS]

@@ -14,7 +14,7 @@ from pipesim.schedules.catalogue import FAMILIES
 from pipesim.timeline import Timeline
 from pipesim.viz.comparison import table
 from pipesim.viz.page import hint_text
-from pipesim.viz.summary import summary
+from pipesim.viz.sections.summary import summary
 
 CONTROLS = tuple(State.__dataclass_fields__)  # each the id of a control
 _TEXTS = {

@@ -12,7 +12,7 @@ from pipesim.costs.parts import add_up
 from pipesim.idle import CAUSES
 from pipesim.metrics import Metrics
 from pipesim.units import format_bytes, format_seconds
-from pipesim.viz.table import best_of, metric_rows
+from pipesim.viz.sections.table import best_of, metric_rows
 
 _MOST_RANKS = 32
 _PIPED_WIDTH = 160

@@ -14,8 +14,8 @@ from pipesim.metrics import summarize
 from pipesim.timeline import Timeline
 from pipesim.viz.chart import chart
 from pipesim.viz.encode import to_json
-from pipesim.viz.palette import CAUSE_WORDS
-from pipesim.viz.payload import unpacked
+from pipesim.viz.look.palette import CAUSE_WORDS
+from pipesim.viz.panels.payload import unpacked
 from tests.viz.cases import timeline
 
 

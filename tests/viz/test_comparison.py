@@ -4,8 +4,8 @@ import pytest
 
 from pipesim.metrics import summarize
 from pipesim.viz.comparison import comparison
-from pipesim.viz.payload import unpacked
-from pipesim.viz.table import MetricRow, best_of
+from pipesim.viz.panels.payload import unpacked
+from pipesim.viz.sections.table import MetricRow, best_of
 from tests.viz.cases import timeline
 
 

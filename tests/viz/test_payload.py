@@ -6,8 +6,8 @@ import pytest
 from pipesim.idle import CAUSES, idle_spans
 from pipesim.ir.program import COMM_POLICIES, Comm
 from pipesim.timeline import Timeline
-from pipesim.viz.bars import drawn
-from pipesim.viz.payload import packed, unpacked
+from pipesim.viz.panels.bars import drawn
+from pipesim.viz.panels.payload import packed, unpacked
 from tests.viz.cases import timeline
 
 

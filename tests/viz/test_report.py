@@ -16,12 +16,12 @@ from pipesim.ir.lower import lower
 from pipesim.metrics import summarize
 from pipesim.schedules.catalogue import FAMILIES
 from pipesim.timeline import MemoryTrace, Timeline
-from pipesim.viz.advice import advice
-from pipesim.viz.breakdown import memory_by_rank, time_by_rank, time_by_stage
 from pipesim.viz.kineto import read_profiler_traces
 from pipesim.viz.page import plotly_js
 from pipesim.viz.report import Report, report_html, write_report
-from pipesim.viz.roofline import points, roofline
+from pipesim.viz.sections.advice import advice
+from pipesim.viz.sections.breakdown import memory_by_rank, time_by_rank, time_by_stage
+from pipesim.viz.sections.roofline import points, roofline
 from tests.viz.cases import timeline
 
 

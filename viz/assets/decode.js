@@ -1,4 +1,4 @@
-// The way back of viz/payload.py: from one base64 text to the columns of a timeline, bit for bit.
+// The way back of viz/panels/payload.py: from one base64 text to the columns of a timeline, bit for bit.
 (function (pipesim) {
   "use strict";
   const INTS = ["kind", "stage", "microbatch", "slice", "fused", "flow", "peer", "match", "lane", "needs", "need"];

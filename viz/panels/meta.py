@@ -10,8 +10,7 @@ import numpy as np
 
 from pipesim.idle import CAUSES
 from pipesim.ir.lanes import LaneKind
-from pipesim.viz.bars import STRIP_BOTTOM, STRIP_TOP, Drawn, chunk_of_stage, compute_extent, lane_places
-from pipesim.viz.palette import (
+from pipesim.viz.look.palette import (
     CAUSE_COLOURS,
     CAUSE_WORDS,
     FLOW_COLOURS,
@@ -26,7 +25,8 @@ from pipesim.viz.palette import (
     rgba,
     shades,
 )
-from pipesim.viz.payload import packed
+from pipesim.viz.panels.bars import STRIP_BOTTOM, STRIP_TOP, Drawn, chunk_of_stage, compute_extent, lane_places
+from pipesim.viz.panels.payload import packed
 
 VERSION = 1
 

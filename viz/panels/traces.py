@@ -10,17 +10,7 @@ from pipesim.idle import CAUSES
 from pipesim.ir.action import Kind
 from pipesim.ir.needs import Flow
 from pipesim.timeline import Timeline
-from pipesim.viz.bars import (
-    Bars,
-    Drawn,
-    chunk_of_stage,
-    compute_bars,
-    compute_extent,
-    is_kind,
-    transfer_bars,
-)
-from pipesim.viz.hover import box_texts, idle_texts, waits
-from pipesim.viz.palette import (
+from pipesim.viz.look.palette import (
     CAUSE_COLOURS,
     CAUSE_WORDS,
     FLOW_COLOURS,
@@ -34,6 +24,16 @@ from pipesim.viz.palette import (
     shade_of_chunk,
     shades,
 )
+from pipesim.viz.panels.bars import (
+    Bars,
+    Drawn,
+    chunk_of_stage,
+    compute_bars,
+    compute_extent,
+    is_kind,
+    transfer_bars,
+)
+from pipesim.viz.panels.hover import box_texts, idle_texts, waits
 
 Trace = dict[str, Any]
 Axes = tuple[str, str]

@@ -14,8 +14,8 @@ from pipesim.ir.action import Kind
 from pipesim.ir.needs import Flow
 from pipesim.timeline import Timeline
 from pipesim.units import format_seconds
-from pipesim.viz.bars import Bars
-from pipesim.viz.palette import CAUSE_WORDS, FLOW_WORDS, KIND_WORDS
+from pipesim.viz.look.palette import CAUSE_WORDS, FLOW_WORDS, KIND_WORDS
+from pipesim.viz.panels.bars import Bars
 
 _UNITS = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9))
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pipesim.viz.bars import Drawn
-from pipesim.viz.meta import panel_meta
-from pipesim.viz.raster import WIDTH, raster
-from pipesim.viz.traces import bar_traces, legend_traces
+from pipesim.viz.panels.bars import Drawn
+from pipesim.viz.panels.meta import panel_meta
+from pipesim.viz.panels.raster import WIDTH, raster
+from pipesim.viz.panels.traces import bar_traces, legend_traces
 
 MOST_BARS = 1500  # plotly's bars with labels take a browser 0.5 ms each at every zoom
 

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from pipesim.idle import CAUSES
 from pipesim.ir.action import Kind
-from pipesim.viz.bars import Bars, Drawn, chunk_of_stage, compute_bars
-from pipesim.viz.palette import CAUSE_COLOURS, KIND_COLOURS, rgba, shade_of_chunk, shades
+from pipesim.viz.look.palette import CAUSE_COLOURS, KIND_COLOURS, rgba, shade_of_chunk, shades
+from pipesim.viz.panels.bars import Bars, Drawn, chunk_of_stage, compute_bars
 
 WIDTH = 4000  # pixels of the whole step
 _HEIGHT, _LEAST_ROW, _MOST_ROW = 1200, 8, 60  # pixels of all ranks and of one

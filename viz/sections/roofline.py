@@ -12,10 +12,9 @@ from pipesim.costs.compute import attention_seconds, gemm_seconds
 from pipesim.costs.flops import attention, gemms
 from pipesim.costs.site import Site
 from pipesim.units import format_bytes_per_s, format_count, format_flops
-from pipesim.viz.chart import as_figure
-from pipesim.viz.layout import base_layout
-from pipesim.viz.meta import figure_meta
-from pipesim.viz.palette import THEMES, ThemeName
+from pipesim.viz.look.layout import as_figure, base_layout
+from pipesim.viz.look.palette import THEMES, ThemeName
+from pipesim.viz.panels.meta import figure_meta
 
 _BYTES = {"fp32": 4.0, "tf32": 4.0, "fp16": 2.0, "bf16": 2.0, "fp8": 1.0, "fp4": 0.5}
 _HEIGHT, _TOP, _BOTTOM = 380, 24, 56  # pixels

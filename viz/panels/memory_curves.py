@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from pipesim.ir.memory import activation_changes
 from pipesim.timeline import Timeline
-from pipesim.viz.palette import RANK_COLOURS, THEMES
+from pipesim.viz.look.palette import RANK_COLOURS, THEMES
 
 Floats = NDArray[np.float64]
 

@@ -15,10 +15,8 @@ from pipesim.idle import CAUSES
 from pipesim.ir.action import COMPUTE
 from pipesim.metrics import Metrics
 from pipesim.timeline import Timeline
-from pipesim.viz.chart import as_figure
-from pipesim.viz.layout import base_layout, rank_axis
-from pipesim.viz.meta import figure_meta
-from pipesim.viz.palette import (
+from pipesim.viz.look.layout import as_figure, base_layout, rank_axis
+from pipesim.viz.look.palette import (
     CAUSE_COLOURS,
     CAUSE_WORDS,
     KIND_COLOURS,
@@ -29,6 +27,7 @@ from pipesim.viz.palette import (
     THEMES,
     ThemeName,
 )
+from pipesim.viz.panels.meta import figure_meta
 
 Floats = NDArray[np.float64]
 _BAR, _TOP, _BOTTOM = 26, 46, 46  # pixels
