@@ -7,7 +7,7 @@ import numpy as np
 
 from pipesim.costs.costs import Costs, StageBytes
 from pipesim.costs.plain import parse_costs
-from pipesim.engine.event import simulate
+from pipesim.engine.choose import simulate
 from pipesim.ir.action import Kind
 from pipesim.ir.lower import lower
 from pipesim.ir.program import Comm

@@ -11,7 +11,8 @@ from pipesim.metrics import summarize
 from pipesim.timeline import Timeline
 from pipesim.viz.chart import chart
 from pipesim.viz.comparison import comparison
-from pipesim.viz.page import write_html
+from pipesim.viz.page import plotly_js, write_html
+from pipesim.viz.panels.bars import shown_idle
 from tests.viz.browser import Sheet, browser
 from tests.viz.cases import timeline
 
@@ -157,6 +158,40 @@ def test_a_comparison(sheet: Sheet, tmp_path: Path) -> None:
         sheet.page.mouse.move(*sheet.place(op, panel))
         assert sheet.page.locator(".pipesim-tip").inner_text().startswith(one.program.text(op) + " ")
     sheet.picture("comparison")
+
+
+def test_the_page_reads_the_numbers_bit_for_bit(sheet: Sheet, tmp_path: Path) -> None:
+    made = timeline("interleaved", 4, 32, jitter=0.1)
+    show(sheet, made, tmp_path)
+    for name, expected in {"start": made.start, "end": made.end, "need": made.program.need}.items():
+        found = sheet.run("return Array.from(overlay.scenes[0].columns[args[0]])", name)
+        np.testing.assert_array_equal(expected, found)
+    spans = shown_idle(made)
+    np.testing.assert_array_equal(spans.begin, sheet.run("return Array.from(overlay.scenes[0].columns.idle_start)"))
+    np.testing.assert_array_equal(spans.end, sheet.run("return Array.from(overlay.scenes[0].columns.idle_end)"))
+
+
+def test_of_100_000_boxes_each_can_be_reached(sheet: Sheet, tmp_path: Path) -> None:
+    made = timeline("1f1b", 32, 1563)
+    assert len(made.boxes) > 100_000
+    show(sheet, made, tmp_path)
+    assert (tmp_path / "chart.html").stat().st_size - len(plotly_js()) < 3_000_000
+    for op in np.random.default_rng(2).choice(made.boxes, 5, replace=False).tolist():
+        middle = (made.start[op] + made.end[op]) / 2
+        sheet.run("await Plotly.relayout(graph, {'xaxis.range': [args[0] - 0.3, args[0] + 0.3]});", middle)
+        sheet.settle()
+        sheet.page.mouse.move(*sheet.place(op))
+        assert sheet.page.locator(".pipesim-tip").inner_text().startswith(made.program.text(op) + " ")
+    sheet.picture("long")
+
+
+@pytest.mark.parametrize("microbatches", [8, 64])
+def test_a_picture_is_saved_with_what_is_painted(sheet: Sheet, tmp_path: Path, microbatches: int) -> None:
+    show(sheet, timeline("1f1b", 4, microbatches), tmp_path)
+    with sheet.page.expect_download() as download:
+        sheet.page.get_by_role("button", name="Save picture").click()
+    assert download.value.suggested_filename == "1f1b.png"
+    assert download.value.path().read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize("name", ["<b onclick=alert(1)>x</b>", "🚀" * 100, "w" * 200, "\"'&;</script>"])

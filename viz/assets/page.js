@@ -24,12 +24,16 @@
   }
 
   pipesim.setTheme = function (name) {
-    root.dataset.theme = name;
+    wear(name);
     try {
       localStorage.setItem("pipesim-theme", name);
     } catch (error) { /* a page without storage keeps its theme while it is open */ }
-    for (const graph of document.querySelectorAll(".js-plotly-plot")) paintTheme(graph, name);
   };
+
+  function wear(name) {
+    root.dataset.theme = name;
+    for (const graph of document.querySelectorAll(".js-plotly-plot")) paintTheme(graph, name);
+  }
 
   function paintTheme(graph, name) {
     const about = graph.layout.meta && graph.layout.meta.pipesim;
@@ -89,7 +93,14 @@
     if (button.dataset.do === "whole" && graph) window.Plotly.relayout(graph, structuredClone(graph.pipesim.ranges));
   });
 
-  window.addEventListener("beforeprint", () => pipesim.setTheme("light"));
+  // On paper light, then again as it was.
+  let before = "light";
+  window.addEventListener("beforeprint", () => {
+    before = theme();
+    wear("light");
+  });
+  window.addEventListener("afterprint", () => wear(before));
+
   let kept = null;
   try {
     kept = localStorage.getItem("pipesim-theme");
