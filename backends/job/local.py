@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
+from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
@@ -91,6 +91,8 @@ def run_local(ranks: int, function: Callable[..., Any], *args: Any, options: Job
         )
         try:
             found = elastic_launch(config, work)(folder, options.device, options.timeout_s, function, args)
+        except SignalException:  # Ctrl-C, or somebody ended us
+            raise KeyboardInterrupt from None
         except ChildFailedError as error:
             codes = {rank: failure.exitcode for rank, failure in error.failures.items()}
             raise _in_words(Path(folder), ranks, codes, options.program) from None

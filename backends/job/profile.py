@@ -22,8 +22,9 @@ from pipesim.costs.costs import Costs
 from pipesim.costs.plain import plain_costs
 from pipesim.ir.action import Kind
 from pipesim.ir.lower import lower
+from pipesim.ir.placement import linear
 from pipesim.ir.program import Program
-from pipesim.schedules.one_f_one_b import one_f_one_b
+from pipesim.ir.schedule import Schedule
 
 CALIBRATION = {"F": 0.01, "I": 0.01, "W": 0.005}  # seconds of the emulated actions
 
@@ -79,8 +80,16 @@ def calibration_costs(ranks: int) -> Costs:
 
 
 def calibration_program(ranks: int) -> Program:
-    """The program of the calibration run."""
-    return lower(one_f_one_b(ranks=ranks, microbatches=2 * ranks))
+    """The program of the calibration run: as many forwards ahead as there are ranks below, then in turn."""
+    count = 2 * ranks
+    orders = []
+    for rank in range(ranks):
+        ahead = ranks - rank
+        texts = [f"{rank}F{one}" for one in range(ahead)]
+        for one in range(count):
+            texts += [f"{rank}B{one}", *([f"{rank}F{one + ahead}"] if one + ahead < count else [])]
+        orders.append(texts)
+    return lower(Schedule.of_texts("calibration", linear(ranks), count, orders))
 
 
 def to_costs_file(program: Program, found: Profiled) -> tuple[dict[str, list[float]], dict[str, float], dict[str, Any]]:
