@@ -18,6 +18,7 @@ from pipesim.files import write_atomically
 FORMATS = ("png", "svg", "pdf")
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "msedge")
 _LONGEST_S = 90.0
+_MOST_PATTERNS = 100
 
 
 @dataclass(eq=False)
@@ -39,6 +40,8 @@ def write_image(figure: go.Figure, path: str | os.PathLike[str], *, width: int =
         raise CannotDraw(str(path), f"images are {', '.join(FORMATS)}", "give a name such as chart.svg")
     kaleido, browser = _kaleido(path), _browser(path)
     content = figure.to_plotly_json()
+    if ending == "pdf":
+        content["data"] = _few_patterns(content["data"])
     content["layout"] = {key: value for key, value in content["layout"].items() if key != "meta"}
     options = {"format": ending, "width": width, "height": content["layout"].get("height", 700), "scale": scale}
     library = Path(import_module("plotly").__file__ or "").parent / "package_data" / "plotly.min.js"
@@ -49,6 +52,15 @@ def write_image(figure: go.Figure, path: str | os.PathLike[str], *, width: int =
         reason = f"the browser {browser} failed ({type(error).__name__}: {error})"
         raise CannotDraw(str(path), reason, "try another Chromium or Chrome") from error
     write_atomically(path, data)
+
+
+def _few_patterns(data: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Chrome makes a bitmap of each patterned box in a PDF, 0.1 MB each: of many boxes the patterns are left out."""
+    bars = [trace for trace in data if trace.get("meta") == "compute" and "pattern" in trace.get("marker", {})]
+    if sum(len(trace["hovertext"]) for trace in bars) <= _MOST_PATTERNS:
+        return data
+    plain = {"pattern": {"shape": ""}}
+    return [trace | {"marker": trace["marker"] | plain} if trace["type"] == "bar" else trace for trace in data]
 
 
 def _kaleido(path: str | os.PathLike[str]) -> Any:

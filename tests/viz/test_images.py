@@ -2,12 +2,14 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pipesim.metrics import summarize
+from pipesim.timeline import Timeline
 from pipesim.viz.chart import chart
-from pipesim.viz.images import CannotDraw, write_image
+from pipesim.viz.images import CannotDraw, _few_patterns, write_image
 from pipesim.viz.output import drawing_for, write_figure
 from tests.viz.browser import chromium
 from tests.viz.cases import timeline
@@ -65,3 +67,14 @@ def test_images(tmp_path: Path, ending: str, head: bytes) -> None:
     assert len(data) > 10_000
     if ending == "svg":
         assert b"rank 3" in data
+
+
+def test_a_pdf_of_many_boxes_has_no_patterns() -> None:
+    few, many = (content_of(timeline("1f1b", 4, count)) for count in (8, 32))
+    assert _few_patterns(few) == few
+    assert {trace["marker"]["pattern"]["shape"] for trace in _few_patterns(many) if trace["type"] == "bar"} == {""}
+
+
+def content_of(made: Timeline) -> list[dict[str, Any]]:
+    traces: list[dict[str, Any]] = chart(made, summarize(made), most_bars=10_000).to_plotly_json()["data"]
+    return traces
