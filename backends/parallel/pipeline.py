@@ -184,11 +184,16 @@ class ParallelPipeline:
             here = [twin for twin in twins if twin in self.modules]
             if here and (group is not None or len(here) > 1):
                 copies = [self.modules[twin] for twin in here]
-                reduction = Replicated(
-                    copies, units_of(copies[0]), group, early=self.options.rules.overlap and placement.chains == 1
-                )
+                early = self.options.rules.overlap and placement.chains == 1
+                reduction = Replicated(copies, units_of(copies[0]), group, early=early, apart=self._apart(stage))
                 found |= dict.fromkeys(here, reduction)
         return found
+
+    def _apart(self, stage: int) -> frozenset[str]:
+        """Tied weights that are summed over all their places at once: where a stage has twins, these are among them."""
+        if self.program.schedule.placement.chains == 1:
+            return frozenset()
+        return frozenset(name for tie in self.options.ties for place, name in tie if place == stage)
 
     def _group_of_stage(self, placement: Placement, twins: Sequence[int]) -> dist.ProcessGroup | None:
         if placement.chains == 1:
@@ -202,7 +207,7 @@ class ParallelPipeline:
         for tie in self.options.ties:
             everywhere = [(twin, name) for stage, name in tie for twin in placement.replicas_of(stage)]
             holders = sorted({placement.ranks_of_stages[stage] for stage, _ in everywhere})
-            group = self.places.new_groups(holders)
+            group = self.places.new_groups(holders, across=() if placement.chains == 1 else ("dp",))
             here = tuple(place for place in everywhere if place[0] in self.modules)
             if here:
                 found.append(TiedHere(here, group, everywhere[0]))

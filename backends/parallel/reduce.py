@@ -6,7 +6,7 @@ are complete, behind the rest of that backward (as in DDP, Li et al. 2006.15704)
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -85,16 +85,23 @@ class Replicated:
     """The buckets of one stage; the last one is what belongs to no layer.
 
     copies: modules of this rank with the same weights (two of them where both directions of a schedule meet).
+    apart: names of weights that are summed elsewhere.
     """
 
     def __init__(
-        self, copies: Sequence[nn.Module], units: Sequence[nn.Module], group: dist.ProcessGroup | None, *, early: bool
+        self,
+        copies: Sequence[nn.Module],
+        units: Sequence[nn.Module],
+        group: dist.ProcessGroup | None,
+        *,
+        early: bool,
+        apart: Collection[str] = (),
     ) -> None:
         self._group, self._agreed = group, False
         self.twins = len(copies) > 1
         module = copies[0]
         others_of = {id(first): others for first, *others in zip(*(copy.parameters() for copy in copies), strict=True)}
-        taken: set[int] = set()
+        taken = {id(weight) for name, weight in module.named_parameters() if name in apart}
         self.buckets: list[Bucket] = []
         for part in (*units, module):
             weights = [weight for weight in part.parameters() if weight.requires_grad and id(weight) not in taken]

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from pipesim.backends.parallel.places import dimension_of_group
@@ -17,7 +17,7 @@ from pipesim.costs.traffic import Key, Traffic, Volume
 
 # Operation of torch's dispatcher -> our word, and where the whole tensor is among its arguments.
 _FUNCTIONAL = {"all_reduce": "all-reduce", "all_reduce_": "all-reduce", "reduce_scatter_tensor": "reduce-scatter"}
-_PLAIN = (Tensor, nn.Parameter)
+_WRAPPED = ("DTensor", "AsyncCollectiveTensor")  # spread over ranks, or under way: the second has no public name
 _GATHER = "all_gather_into_tensor"
 _EAGER = {
     "allreduce_": ("all-reduce", 0),
@@ -50,10 +50,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._pending: dict[int, Collective] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if any(
-            kind not in _PLAIN for kind in types
-        ):  # tensors spread over ranks, or still under way: come back with what is in them
-            return NotImplemented
+        if any(kind.__name__ in _WRAPPED for kind in types):
+            return NotImplemented  # come back with what is in them
         space, name = func.namespace, func._schema.name.split("::")[1]
         if space == "_c10d_functional" and name == "wait_tensor":
             return self._waited(func, args)

@@ -92,7 +92,7 @@ def _of_end(
     for stage in placement.stages_of(rank):
         held = stages[stage % placement.length]
         yield from (("data", sent) for sent in _gathers(model, layout, held, every=False))
-        yield from (("data", sent) for sent in reductions(model, layout, held))
+        yield from (("data", sent) for sent in reductions(model, layout, held, chains=placement.chains))
         yield from (("tensor", ("all-reduce", size)) for size in _shares(model, layout, held))
     yield from (("pipeline", sent) for sent in _tied(rank, model, layout, stages, program))
     if clip and layout.gpus > 1:
@@ -180,9 +180,9 @@ def _gathers(model: Model, layout: Layout, held: StageLayers, *, every: bool) ->
         yield "all-gather", size
 
 
-def reductions(model: Model, layout: Layout, held: StageLayers) -> Iterator[Sent]:
-    """Of gradients over data-parallel replicas, once a step."""
-    if layout.dp == 1:
+def reductions(model: Model, layout: Layout, held: StageLayers, *, chains: int = 1) -> Iterator[Sent]:
+    """Of gradients over data-parallel replicas (and those of `chains` in the pipeline itself), once a step."""
+    if layout.dp * chains == 1:
         return
     parts = layout.dp if layout.zero_stage else 1
     for unit in units(model, layout, held):
@@ -196,7 +196,7 @@ def _shares(model: Model, layout: Layout, held: StageLayers) -> Iterator[float]:
         return
     spread = layout.sequence_parallel
     row: Shape = (model.hidden,)
-    shapes = [row] * (2 + model.output_bias + model.mlp_bias) * spread
+    shapes = [row] * 2 * spread
     if model.kv_heads < layout.tp:
         shapes += [(model.key_value_width, model.hidden)] * 2
         shapes += [(model.key_value_width,)] * 2 * model.qkv_bias
