@@ -38,6 +38,7 @@ COMMANDS: dict[str, str] = {
     "profile": "pipesim.cli.profile",
     "validate": "pipesim.cli.validate",
     "generate": "pipesim.cli.generate",
+    "search": "pipesim.cli.search",
     "launch": "pipesim.cli.launch",
     "serving": "pipesim.cli.serving",
 }

@@ -1,8 +1,8 @@
 """Local search on orders, compiled: change the critical path, keep what is no worse, sometimes what is.
 
 A move swaps neighbours on a rank (Van Laarhoven, Aarts and Lenstra 1992, on job shops), of one microbatch or of
-every n-th alike, which keeps an order periodic. Only what starts after the first place of a move is timed again, and that
-stops as soon as a rank cannot end in time.
+every n-th alike, which keeps an order periodic. Only what starts after the first place of a move is timed again,
+and that stops as soon as a rank cannot end in time.
 """
 
 from __future__ import annotations
@@ -25,10 +25,9 @@ _SAME = 1e-12  # part of the last end by which equal times may differ
 
 
 class Cooling(NamedTuple):
-    """iterations at temperatures (seconds) from hot to cold, with random numbers from seed; stride as for `move`."""
+    """iterations at temperatures (seconds) from hot to cold; stride as for `move`."""
 
     stride: int
-    seed: int
     iterations: int
     hot: float
     cold: float
@@ -45,12 +44,13 @@ class _Places(NamedTuple):
 
 
 @compiled
-def anneal(actions: Actions, cooling: Cooling, order: Ints, best: Ints, segment: Ints) -> float:
+def anneal(
+    actions: Actions, cooling: Cooling, random: np.random.Generator, order: Ints, best: Ints, segment: Ints
+) -> float:
     """Anneal an order in place; `best` becomes the best order met, whose last end is returned.
 
     segment: by place of the order; no action leaves its segment.
     """
-    np.random.seed(cooling.seed)
     offsets, limit = actions.offsets, actions.limit
     now, trial, places = no_times(actions), no_times(actions), _places(actions, order)
     end = walk(actions, order, now, offsets[:-1].copy(), places.rest, np.inf)
@@ -59,20 +59,20 @@ def anneal(actions: Actions, cooling: Cooling, order: Ints, best: Ints, segment:
     for action in order:
         trial.arrival[action] = now.arrival[action]
     tight = np.empty(len(order), np.int64)
-    count = _critical(actions, order, now, places, tight)
+    count = _critical(actions, random, order, now, places, tight)
     cooled = (cooling.cold / cooling.hot) ** (1.0 / max(1, cooling.iterations))
     begun, cursor, swaps = offsets[:-1].copy(), offsets[:-1].copy(), np.empty(len(order), np.int64)
     for _ in range(cooling.iterations):
         temperature *= cooled
-        away = count == 0 or np.random.random() < _AWAY
-        place = np.random.randint(1, len(order)) if away else tight[np.random.randint(count)]
+        away = count == 0 or random.random() < _AWAY
+        place = random.integers(1, len(order)) if away else tight[random.integers(0, count)]
         rank = places.rank[place]
-        moves = move(actions, order, segment, place, rank, cooling.stride, swaps)
+        moves = move(actions, random, order, segment, int(place), int(rank), cooling.stride, swaps)
         if moves == 0:
             continue
         first, last = min(swaps[0], swaps[moves - 1]) - 1, max(swaps[0], swaps[moves - 1])
         swap(order, swaps, 0, moves, 1)
-        allowed, made = end - temperature * np.log(np.random.random()), np.inf
+        allowed, made = end - temperature * np.log(random.random()), np.inf
         before = max(first - 1, offsets[rank])
         if fits_part(actions, order, before, last + 1, places.held[before], limit[rank], offsets[rank + 1]):
             _restart(actions, order, now, trial, first, rank, begun)
@@ -85,7 +85,7 @@ def anneal(actions: Actions, cooling: Cooling, order: Ints, best: Ints, segment:
         end = made
         now.clock[:] = trial.clock
         _replace(actions, order, places, first, last, rank)
-        count = _critical(actions, order, now, places, tight)
+        count = _critical(actions, random, order, now, places, tight)
         if end < lowest * (1.0 - _SAME):
             lowest = end
             best[:] = order
@@ -173,7 +173,9 @@ def _settle(offsets: Ints, order: Ints, now: Times, trial: Times, begun: Ints, k
 
 
 @compiled
-def _critical(actions: Actions, order: Ints, now: Times, places: _Places, tight: Ints) -> int:
+def _critical(
+    actions: Actions, random: np.random.Generator, order: Ints, now: Times, places: _Places, tight: Ints
+) -> int:
     """Places along one critical path whose action starts when the one before it on its rank ends; how many."""
     offsets, remote = actions.offsets, actions.remote
     last, count = now.clock + actions.tail, 0
@@ -181,7 +183,7 @@ def _critical(actions: Actions, order: Ints, now: Times, places: _Places, tight:
     for one in range(len(last)):
         if last[one] >= last.max() * (1.0 - _SAME) and offsets[one + 1] > offsets[one]:
             ties += 1
-            if np.random.random() * ties < 1.0:
+            if random.random() * ties < 1.0:
                 rank = one
     same, place = last.max() * _SAME, offsets[rank + 1] - 1
     while True:
@@ -190,7 +192,7 @@ def _critical(actions: Actions, order: Ints, now: Times, places: _Places, tight:
         needed = remote[action]
         waits = needed != NONE and now.arrival[needed] >= now.start[action] - same
         if follows and waits:
-            follows = np.random.random() < 0.5
+            follows = random.random() < 0.5
         if follows:
             tight[count] = place
             count += 1

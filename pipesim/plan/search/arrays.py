@@ -1,4 +1,4 @@
-"""A problem as flat arrays for compiled code, and orders of action numbers as schedules and back.
+"""A problem as flat arrays for compiled code.
 
 An action's number is (kind · stages + stage) · most + its place among the microbatches of its chain.
 """
@@ -7,18 +7,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from itertools import pairwise
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pipesim.costs.costs import Floats
-from pipesim.ir.action import Kind
-from pipesim.ir.atoms import Atoms, Ints
-from pipesim.ir.schedule import Schedule
+from pipesim.ir.atoms import Ints
 from pipesim.plan.search.problem import F, I, Problem, W
 
 NONE = -1  # inside compiled code only
+
+Number = TypeVar("Number", bound=np.generic)
 
 
 class Stages(NamedTuple):
@@ -171,68 +172,6 @@ class Layout:
         limit: Floats = self.problem.memory.limit - self.problem.spare
         return limit
 
-    def schedule(self, order: Ints, name: str) -> Schedule:
-        """An order of action numbers, rank after rank, as a schedule."""
-        problem, (_, stages, most) = self.problem, self.shape
-        kind, rest = np.divmod(order, stages * most)
-        stage, place = np.divmod(rest, most)
-        microbatch = place * problem.placement.chains + stage // problem.placement.length
-        kinds = np.asarray([Kind.F, Kind.I if problem.splits else Kind.B, Kind.W])
-        atoms = Atoms.of(kinds[kind], stage, microbatch)
-        return Schedule(name, problem.placement, problem.microbatches, atoms, self.offsets)
-
-    def order(self, schedule: Schedule) -> Ints | None:
-        """A schedule of the same placement as action numbers; None where it has actions of another kind.
-
-        A whole B becomes I and W one after the other where the problem splits backwards; of a fused pair the
-        forward comes first. Microbatches are numbered by when each stage takes them.
-        """
-        if not _alike(schedule, self.problem):
-            return None
-        kinds, stages = _split(schedule) if self.problem.splits else _whole(schedule)
-        rank = self.problem.rank_of[stages]
-        by_rank = np.argsort(rank, kind="stable")
-        kind_stage = (kinds * self.problem.stages + stages)[by_rank]
-        if len(kind_stage) != self.offsets[-1]:
-            return None
-        return self.numbered(kind_stage)
-
-    def numbered(self, kind_stage: Ints) -> Ints:
-        """Action numbers from kind · stages + stage of each action of an order: microbatches in turn."""
-        return kind_stage * self.shape[2] + _place_of(kind_stage)
-
-
-def _alike(schedule: Schedule, problem: Problem) -> bool:
-    same = schedule.placement == problem.placement and schedule.microbatches == problem.microbatches
-    plain = schedule.slices == 1 and schedule.update_every is None and schedule.trains
-    if not same or not plain or int(schedule.atoms.kind.max()) > Kind.W:
-        return False
-    forward = schedule.atoms.kind == Kind.F
-    passing = np.bincount(schedule.atoms.stage[forward], minlength=problem.stages)
-    return bool((passing == problem.counts).all()) and (problem.splits or not schedule.splits_backward)
-
-
-def _split(schedule: Schedule) -> tuple[Ints, Ints]:
-    kind, stage = schedule.atoms.kind.astype(np.int64), schedule.atoms.stage.astype(np.int64)
-    times = np.where(kind == Kind.B, 2, 1)
-    kinds = np.repeat(np.asarray([F, I, I, W])[kind], times)
-    second = np.concatenate([[False], np.diff(np.repeat(np.arange(len(kind)), times)) == 0])
-    return np.where(second, W, kinds), np.repeat(stage, times)
-
-
-def _whole(schedule: Schedule) -> tuple[Ints, Ints]:
-    return np.where(schedule.atoms.kind == Kind.F, F, I), schedule.atoms.stage.astype(np.int64)
-
-
-def _place_of(kind_stage: Ints) -> Ints:
-    """How many of the same kind and stage stand before each."""
-    order = np.argsort(kind_stage, kind="stable")
-    grouped = kind_stage[order]
-    begins = np.concatenate([[True], grouped[1:] != grouped[:-1]])
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order)) - np.maximum.accumulate(np.where(begins, np.arange(len(order)), 0))
-    return place
-
 
 def _channels(problem: Problem) -> tuple[Ints, int]:
     """Channel of the messages of each flow that leave each stage: one for each directed pair of ranks and flow."""
@@ -257,11 +196,11 @@ def _outgoing(problem: Problem, channel: Ints) -> Ints:
 
 def _reserve(most: Floats, at: Ints, order: Ints) -> Floats:
     need = most[order]
-    parts = [np.cumsum(need[begin:end][::-1])[::-1] for begin, end in zip(at[:-1], at[1:], strict=True)]
+    parts = [np.cumsum(need[begin:end][::-1])[::-1] for begin, end in pairwise(at.tolist())]
     return np.concatenate(parts)
 
 
-def _by_action(values: NDArray[np.generic], shape: tuple[int, int, int], nothing: float) -> NDArray[np.generic]:
+def _by_action(values: NDArray[Number], shape: tuple[int, int, int], nothing: float) -> NDArray[Number]:
     """From (2, stages) of F and I to every action."""
     full = np.full(shape, nothing, values.dtype)
     full[:2] = values[:, :, None]

@@ -108,7 +108,7 @@ def _warm_up(problem: Problem, way: Paths, rank: int) -> float:
     left = (1.0 - problem.memory.part[stages]) * take
     put_off = seconds[W].max() + _fill(counts, seconds[W], left, room - float(take.min()))
     after = max(0.0, float(way.after[stages].min()) - tail - put_off)
-    return before + float(problem.work_s[rank]) + after + tail
+    return float(before + problem.work_s[rank] + after + tail)
 
 
 def _fill(counts: Ints, seconds: Floats, take: Floats, room: float) -> float:

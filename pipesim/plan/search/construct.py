@@ -28,7 +28,7 @@ class _Tried:
 
 def one_at_a_time(layout: Layout) -> Candidate | None:
     """Each microbatch alone through all stages and back: what fits any limit that can be met."""
-    problem, (_, stages, most) = layout.problem, layout.shape
+    problem, stages = layout.problem, layout.problem.stages
     length = problem.placement.length
     rows: list[list[Ints]] = [[] for _ in range(problem.ranks)]
     for chain in range(problem.placement.chains):

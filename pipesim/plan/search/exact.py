@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from importlib import import_module
 from types import ModuleType
 from typing import Any
 
@@ -20,7 +21,6 @@ from pipesim.ir.atoms import Ints
 from pipesim.plan.search.arrays import Layout
 from pipesim.plan.search.bounds import lower_bounds
 from pipesim.plan.search.candidates import Candidate, candidate
-from pipesim.plan.search.construct import by_time
 from pipesim.plan.search.problem import F, I, Memory, Problem, W
 from pipesim.plan.search.walking import time_order
 
@@ -28,12 +28,11 @@ MOST_ACTIONS = 600
 _FINE = 1_000_000  # of the longest action is one unit, where no unit divides all durations
 _LARGEST = 10**9
 
+cp_model: ModuleType | None
 try:
-    from ortools.sat.python import cp_model as _cp_model
+    cp_model = import_module("ortools.sat.python.cp_model")
 except ImportError:  # an extra: pip install 'pipesim[search]'
-    _cp_model = None
-
-cp_model: ModuleType | None = _cp_model
+    cp_model = None
 
 
 @dataclass(frozen=True, eq=False)

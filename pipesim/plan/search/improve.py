@@ -29,9 +29,10 @@ def annealed(
     slices = max(1, round(iterations * len(order) / _SLICE))
     origin = start.origin if start.origin.endswith(_IMPROVED) else start.origin + _IMPROVED
     temperature = hot * layout.problem.period_s
-    for turn in range(slices):
+    random = np.random.default_rng(seed)
+    for _ in range(slices):
         cooler = temperature * _COLD ** (1.0 / slices)
-        cooling = Cooling(stride, seed + turn, max(1, iterations // slices), temperature, cooler)
-        end_s = float(anneal(actions, cooling, order, best, segment))
+        cooling = Cooling(stride, max(1, iterations // slices), temperature, cooler)
+        end_s = float(anneal(actions, cooling, random, order, best, segment))
         temperature = cooler
         yield Candidate(end_s, best.copy(), origin, start.window)

@@ -103,7 +103,7 @@ def list_schedule(fixed: Stages, rules: Rules, start: Floats, order: Ints, offse
         stale[best] = True
         if every > length:
             stale[:] = True  # a forward elsewhere may make room for one of the other direction
-    return (clock + tail).max()
+    return float((clock + tail).max())
 
 
 @inlined

@@ -14,7 +14,16 @@ _REACH = 6  # places an action is moved by at most
 
 
 @compiled
-def move(actions: Actions, order: Ints, segment: Ints, place: int, rank: int, stride: int, swaps: Ints) -> int:
+def move(
+    actions: Actions,
+    random: np.random.Generator,
+    order: Ints,
+    segment: Ints,
+    place: int,
+    rank: int,
+    stride: int,
+    swaps: Ints,
+) -> int:
     """A random move at a place: fill in which places to swap with the one before, one after the other; how many.
 
     The places grow or shrink from the first to the last.
@@ -24,8 +33,8 @@ def move(actions: Actions, order: Ints, segment: Ints, place: int, rank: int, st
     if place == actions.offsets[rank]:
         return 0
     if stride:
-        return _swap_alike(actions, order, place, rank, stride, swaps)
-    return _shift(actions, order, segment, place, rank, swaps)
+        return _swap_alike(actions, random, order, place, rank, stride, swaps)
+    return _shift(actions, random, order, segment, place, rank, swaps)
 
 
 @compiled
@@ -37,11 +46,13 @@ def swap(order: Ints, swaps: Ints, first: int, past: int, step: int) -> None:
 
 
 @compiled
-def _shift(actions: Actions, order: Ints, segment: Ints, place: int, rank: int, swaps: Ints) -> int:
+def _shift(
+    actions: Actions, random: np.random.Generator, order: Ints, segment: Ints, place: int, rank: int, swaps: Ints
+) -> int:
     """The action at a place goes ahead of some before it, or the one before it goes behind some."""
     begin, past = actions.offsets[rank], actions.offsets[rank + 1]
-    ahead = np.random.random() < 0.5
-    reach = 1 + np.random.randint(_REACH) if np.random.random() < 0.5 else 1
+    ahead = random.random() < 0.5
+    reach = 1 + random.integers(0, _REACH) if random.random() < 0.5 else 1
     moved, here, count = order[place] if ahead else order[place - 1], place, 0
     while begin < here < past and count < reach and segment[here - 1] == segment[here]:
         one, two = (order[here - 1], moved) if ahead else (moved, order[here])
@@ -54,12 +65,14 @@ def _shift(actions: Actions, order: Ints, segment: Ints, place: int, rank: int, 
 
 
 @compiled
-def _swap_alike(actions: Actions, order: Ints, place: int, rank: int, stride: int, swaps: Ints) -> int:
+def _swap_alike(
+    actions: Actions, random: np.random.Generator, order: Ints, place: int, rank: int, stride: int, swaps: Ints
+) -> int:
     """A pair and all like it: the same kinds and stages, microbatches as far apart, every `stride` microbatches."""
     kind_stage, one, two = actions.kind_stage, order[place - 1], order[place]
     if not _may_swap(actions, one, two):
         return 0
-    first, last, chance = actions.offsets[rank] + 1, actions.offsets[rank + 1], np.random.random()
+    first, last, chance = actions.offsets[rank] + 1, actions.offsets[rank + 1], random.random()
     if chance < 0.2:
         first = place  # from here on
     elif chance < 0.4:
@@ -80,6 +93,5 @@ def _swap_alike(actions: Actions, order: Ints, place: int, rank: int, stride: in
 def _may_swap(actions: Actions, one: int, two: int) -> bool:
     """Whether `two`, which stands behind `one`, may stand before it: unless it needs it, or is of the same kind
     and stage."""
-    return (
-        actions.kind_stage[one] != actions.kind_stage[two] and actions.own[two] != one and actions.local[two] != one
-    )  # fmt: skip
+    apart = actions.kind_stage[one] != actions.kind_stage[two]
+    return bool(apart and actions.own[two] != one and actions.local[two] != one)  # fmt: skip

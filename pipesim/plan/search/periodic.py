@@ -14,7 +14,8 @@ from pipesim.costs.costs import Floats
 from pipesim.ir.atoms import Ints
 from pipesim.plan.search.arrays import Layout
 from pipesim.plan.search.candidates import Candidate, Window, candidate
-from pipesim.plan.search.problem import F, Problem
+from pipesim.plan.search.orders import numbered
+from pipesim.plan.search.problem import Problem
 from pipesim.plan.search.walking import time_order
 
 _DIVIDES = 12  # periods of 1, 2, 3, 4, 6 and 12 microbatches fit whatever is left out
@@ -43,7 +44,13 @@ def find_window(layout: Layout, order: Ints) -> Window | None:
     for one in np.flatnonzero((turn > 0) & (turn < layout.problem.counts[0])).tolist():
         alike[(begun[:, one] - turn[one]).tobytes()].append(one)
     pairs = [
-        (round((moments[b] - moments[a]) / (turn[b] - turn[a]) / end_s, 9), turn[b] - turn[a], abs(a + b - len(moments)), a, b)
+        (
+            round((moments[b] - moments[a]) / (turn[b] - turn[a]) / end_s, 9),
+            turn[b] - turn[a],
+            abs(a + b - len(moments)),
+            a,
+            b,
+        )
         for same in alike.values()
         for near in (1, 2, 3)
         for a, b in zip(same, same[near:], strict=False)
@@ -85,4 +92,4 @@ def extended(short: Layout, order: Ints, window: Window, layout: Layout, origin:
         begin, end, past = window.begins[rank], window.ends[rank], short.offsets[rank + 1]
         repeated = np.tile(order[begin:end], 1 + more // window.microbatches)
         parts.append(np.concatenate([order[short.offsets[rank] : begin], repeated, order[end:past]]) // most)
-    return candidate(layout, layout.numbered(np.concatenate(parts)), origin)
+    return candidate(layout, numbered(layout, np.concatenate(parts)), origin)

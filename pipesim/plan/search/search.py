@@ -14,12 +14,14 @@ from pipesim.plan.search.bounds import Bounds, lower_bounds
 from pipesim.plan.search.candidates import Candidate, Pool, candidate
 from pipesim.plan.search.construct import constructions, one_at_a_time
 from pipesim.plan.search.improve import annealed
+from pipesim.plan.search.orders import from_schedule, to_schedule
 from pipesim.plan.search.periodic import extended, find_window, short_problem
 from pipesim.plan.search.problem import Problem
 
 _SAME = 1e-9
 _MOST_ACTIONS = 20_000  # orders up to this are annealed in full too
-# Rounds of annealing: stride (0: action by action), first temperature in microbatches' time, which of the best to start from.
+# Rounds of annealing: stride (0: action by action), first temperature in microbatches' time, and which of the best
+# orders to start from.
 _ROUNDS = (
     (1, 0.1, 0), (2, 0.1, 0), (0, 0.05, 0), (4, 0.1, 0), (0, 0.02, 0), (1, 0.3, 1),
     (2, 0.1, 1), (0, 0.1, 1), (3, 0.1, 2), (0, 0.05, 0), (2, 0.3, 0), (0, 0.2, 0),
@@ -110,12 +112,12 @@ def search(
         pass
     best = run.pool.best
     return Found(
-        run.layout.schedule(best.order, "search"), best.end_s, run.bounds, best.origin, interrupted,
+        to_schedule(run.layout, best.order, "search"), best.end_s, run.bounds, best.origin, interrupted,
         run.spent_s, tuple(run.notes),
     )  # fmt: skip
 
 
-class _Enough(Exception):  # noqa: N818 - not an error
+class _Enough(Exception):
     """The bound is met, or whoever reads the reports has enough."""
 
 
@@ -150,11 +152,14 @@ class _Run:
         self._take("published", (self._given(schedule) for schedule in starts))
         self._take("constructing", constructions(self.work, climbs=self.effort.climbs, seed=self.seed))
         for turn in range(self.effort.rounds):
+            if turn == len(_ROUNDS):
+                self._prove()
             self._take("improving", self._round(turn), regular=_ROUNDS[turn % len(_ROUNDS)][0] > 0)
-        self._prove()
+        if self.effort.rounds <= len(_ROUNDS):
+            self._prove()
 
     def _given(self, schedule: Schedule) -> Candidate | None:
-        order = self.layout.order(schedule)
+        order = from_schedule(self.layout, schedule)
         return None if order is None else candidate(self.layout, order, schedule.name)
 
     def _take(self, phase: str, made: Iterator[Candidate | None], regular: bool = True) -> None:
@@ -204,6 +209,7 @@ class _Run:
         )
         self.pool.offer(found.better)
         self.bounds = self.bounds.with_proof(self.pool.best.end_s if found.optimal else found.bound_s)
-        self._goes_on("exact solver")
         if found.interrupted:
             raise KeyboardInterrupt
+        if not self._goes_on("exact solver"):
+            raise _Enough

@@ -1,0 +1,184 @@
+"""`pipesim search`: the best order for these costs and this memory, with a bound on how good one can be."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pipesim.cli import case as options
+from pipesim.cli.case import BadCase, CostOptions
+from pipesim.cli.search_output import print_result, to_json
+from pipesim.cli.search_prices import prices_of
+from pipesim.cli.simulate import Json
+from pipesim.errors import PipesimError
+from pipesim.files import require_writable
+from pipesim.ir.formats import write_schedule
+from pipesim.ir.memory import RELEASE_AT_INPUT, Release
+from pipesim.ir.schedule import Schedule
+from pipesim.plan.search.find import Result, find_order
+from pipesim.plan.search.limit import parse_limit
+from pipesim.plan.search.placements import placement_of, usual
+from pipesim.plan.search.rivals import Rival, rivals
+from pipesim.plan.search.search import Effort, Progress
+from pipesim.plan.search.setting import Setting
+from pipesim.schedules.lookup import build
+from pipesim.units import format_seconds, parse_seconds
+
+_MANY_ROUNDS = 1_000_000
+_EVERY_S = 2.0  # a line of progress at least this often
+
+Ranks = Annotated[int, typer.Option("--ranks", "--pp", "-p", min=1, help="Pipeline ranks.")]
+Microbatches = Annotated[int | None, typer.Option("--microbatches", "-m", min=1, help="Microbatches a step.")]
+Virtual = Annotated[int | None, typer.Option("--virtual", "-v", min=1, help="Stages a rank.")]
+PlacementText = Annotated[
+    str | None,
+    typer.Option("--placement", help="linear, vee, loop, wave, bidirectional, ranks of stages 0,1,1,0, or a file."),
+]
+LimitText = Annotated[
+    str | None, typer.Option("--memory-limit", help="Most a rank holds: 4mb (microbatches of activations) or 60GB.")
+]
+ReleaseName = Annotated[
+    str, typer.Option("--release", help="What frees a counted microbatch: at_weight, half (by I and by W) or at_input.")
+]
+StartFrom = Annotated[
+    list[str] | None, typer.Option("--start-from", help="A family or a file of orders to begin with.")
+]
+TimeLimit = Annotated[str | None, typer.Option("--time-limit", help="Search this long, e.g. 60s; else some rounds.")]
+Rounds = Annotated[int | None, typer.Option("--rounds", min=0, help="Rounds of local search (12).")]
+ExactTime = Annotated[
+    str, typer.Option("--exact", help="Time for the exact solver on small cases, e.g. 10s; 0 for none.")
+]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Of the random numbers; the same gives the same result.")]
+Out = Annotated[Path | None, typer.Option("--out", help="The schedule: .json, .csv (PyTorch's) or .txt.")]
+
+
+def search(
+    ranks: Ranks,
+    microbatches: Microbatches = None,
+    virtual: Virtual = None,
+    placement: PlacementText = None,
+    memory_limit: LimitText = None,
+    release: ReleaseName = "at_weight",
+    start_from: StartFrom = None,
+    time_limit: TimeLimit = None,
+    rounds: Rounds = None,
+    exact: ExactTime = "10s",
+    seed: Seed = 0,
+    costs: options.CostsText = None,
+    model: options.ModelName = None,
+    cluster: options.ClusterName = None,
+    tp: options.Tp = 1,
+    dp: options.Dp = None,
+    micro_batch: options.MicroBatch = 1,
+    global_batch: options.GlobalBatch = None,
+    seq: options.Seq = 4096,
+    recompute: options.RecomputeName = "none",
+    zero: options.Zero = 0,
+    out: Out = None,
+    as_json: Json = False,
+) -> None:
+    """Search for the order of least step time; Ctrl-C ends the search and keeps the best.
+
+    Example: pipesim search -p 8 -m 32 -v 2 --costs F=10ms,I=12ms,W=8ms,C=1ms --memory-limit 5mb --out best.json
+    """
+    if out is not None:
+        require_writable(out)
+    given = CostOptions(
+        costs, model, cluster, tp, dp, micro_batch=micro_batch, global_batch=global_batch, seq=seq, recompute=recompute,
+        zero=zero,
+    )  # fmt: skip
+    prices, times, count = prices_of(given, ranks, microbatches)
+    limit = None if memory_limit is None else parse_limit(memory_limit)
+    places = usual(ranks=ranks, virtual=virtual)
+    if placement is not None:
+        places = (placement_of(placement, ranks=ranks, virtual=virtual),)
+    settings = [Setting(place, count, prices, limit, _release(release)) for place in places]
+    starts = [build(name, ranks=ranks, microbatches=count) for name in start_from or ()]
+    limit_s = math.inf if time_limit is None else parse_seconds(time_limit, name="time limit", positive=True)
+    effort = _effort(rounds, parse_seconds(exact, name="exact"), limit_s)
+    result = _Searches(rivals(settings[0], times), starts, effort, seed, limit_s).best_of(settings)
+    if out is not None:
+        write_schedule(result.best.schedule.renamed("search"), out)
+    if as_json:
+        print(json.dumps(to_json(result)))
+    else:
+        print_result(result)
+
+
+def _release(text: str) -> Release:
+    for word in RELEASE_AT_INPUT:
+        if word == text:
+            return word
+    raise BadCase(f"--release {text}: no such rule", f"there are {', '.join(RELEASE_AT_INPUT)}")
+
+
+def _effort(rounds: int | None, exact_s: float, limit_s: float) -> Effort:
+    """So many rounds, or as many as there is time for; of the time a third for the exact solver at most."""
+    usual_effort = Effort()
+    if rounds is None:
+        rounds = usual_effort.rounds if math.isinf(limit_s) else _MANY_ROUNDS
+    return replace(usual_effort, rounds=rounds, exact_s=min(exact_s, limit_s / 3))
+
+
+@dataclass(frozen=True, eq=False)
+class _Searches:
+    """What the searches of all placements have in common."""
+
+    others: Sequence[Rival]
+    starts: Sequence[Schedule]
+    effort: Effort
+    seed: int
+    limit_s: float
+
+    def best_of(self, settings: Sequence[Setting]) -> Result:
+        """Search each in its part of the time; the best result. Raises the first error where none can be had."""
+        best: Result | None = None
+        problem: PipesimError | None = None
+        for setting in settings:
+            watch = _Watch(setting.placement.kind(), self.limit_s / len(settings))
+            try:
+                made = find_order(
+                    setting, others=self.others, starts=self.starts, effort=self.effort, seed=self.seed, report=watch
+                )
+            except PipesimError as error:  # costs for another number of stages, too few layers, too little memory
+                problem = problem or error
+                continue
+            if best is None or made.best.step_time_s < best.best.step_time_s:
+                best = made
+            if made.found.interrupted:
+                break
+        if best is None:
+            assert problem is not None
+            raise problem
+        return best
+
+
+@dataclass
+class _Watch:
+    """Prints progress and ends the search when its time is over."""
+
+    placement: str
+    limit_s: float
+    begun: float = field(default_factory=time.monotonic)
+    shown: tuple[str, float] = ("", math.inf)
+    shown_at: float = -math.inf
+
+    def __call__(self, progress: Progress) -> bool:
+        now = time.monotonic()
+        state = (progress.phase, progress.best_s)
+        if (state != self.shown and now - self.shown_at > _EVERY_S / 10) or now - self.shown_at > _EVERY_S:
+            self.shown, self.shown_at = state, now
+            print(
+                f"{self.placement}: {now - self.begun:5.1f} s {progress.phase}: best "
+                f"{format_seconds(progress.best_s)}, bound {format_seconds(progress.bound_s)}, gap {progress.gap:.2%}",
+                file=sys.stderr,
+            )
+        return now - self.begun < self.limit_s

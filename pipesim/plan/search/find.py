@@ -1,0 +1,76 @@
+"""The best order for a setting, beside what published families make of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pipesim.ir.action import Kind
+from pipesim.ir.check import check
+from pipesim.ir.schedule import Schedule
+from pipesim.plan.search.rivals import Rival, priced
+from pipesim.plan.search.search import Effort, Found, Report, search
+from pipesim.plan.search.setting import Setting
+
+_TRIES = 4  # with more and more of the limit left free for messages
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """What was found, and what it was compared with.
+
+    best: the schedule with its times. found: the search itself. rivals: published families, the fastest that fit first.
+    """
+
+    setting: Setting
+    best: Rival
+    found: Found
+    rivals: tuple[Rival, ...]
+
+    @property
+    def gap(self) -> float:
+        """By what part the best can be above the optimum of its placement, at most."""
+        bound = self.found.bounds.best_s
+        return max(0.0, self.best.step_time_s / bound - 1.0) if bound > 0 else 0.0
+
+    @property
+    def best_rival(self) -> Rival | None:
+        """The fastest family that fits the limit on this placement, with whole microbatches that are not moved."""
+        return next((one for one in self.rivals if one.fits and alike(one.schedule, self.setting)), None)
+
+
+def find_order(
+    setting: Setting,
+    *,
+    others: Sequence[Rival] = (),
+    starts: Sequence[Schedule] = (),
+    effort: Effort | None = None,
+    seed: int = 0,
+    report: Report = lambda progress: True,
+) -> Result:
+    """Search from `starts` and from the families among `others` that fit.
+    Raises LimitTooSmall, BadLimit, NoCost, WrongStages.
+    """
+    problem = setting.problem()
+    known = [*starts, *(one.schedule for one in others if one.fits)]
+    for _ in range(_TRIES):
+        found = search(problem, starts=known, effort=effort, seed=seed, report=report)
+        best = priced("search", found.schedule, setting)
+        over = np.maximum(setting.over(best.schedule, best.peak_bytes), 0.0)
+        if not over.any() or found.interrupted:
+            break
+        setting = replace(setting, margin=setting.margin + over)
+        problem = setting.problem()
+    check(found.schedule)
+    for one in others:  # a family may do what the search cannot, such as fused pairs that overlap
+        if one.fits and alike(one.schedule, setting) and (one.step_time_s < best.step_time_s or not best.fits):
+            best = replace(one, name=f"search ({one.name})")
+    return Result(setting, best, found, tuple(others))
+
+
+def alike(schedule: Schedule, setting: Setting) -> bool:
+    """Whether a schedule runs whole microbatches on the same placement and moves no activation away."""
+    moves = int(schedule.atoms.kind.max(initial=0)) > Kind.W
+    return schedule.placement == setting.placement and schedule.slices == 1 and not moves

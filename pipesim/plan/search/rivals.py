@@ -1,0 +1,94 @@
+"""Published families on the same costs: what a search starts from, and what it is compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pipesim.costs.costs import Costs, Floats, NoCost, WrongStages
+from pipesim.engine.choose import simulate
+from pipesim.engine.direct import can_walk, step
+from pipesim.errors import PipesimError
+from pipesim.ir.lower import lower
+from pipesim.ir.schedule import Schedule
+from pipesim.plan.search.setting import Setting
+from pipesim.schedules.catalogue import FAMILIES
+from pipesim.schedules.family import Family
+
+
+@dataclass(frozen=True, eq=False)
+class Rival:
+    """A family's schedule, the seconds of its last action and of its step, whether it fits the limit, and the most
+    bytes each rank holds, where the costs know them."""
+
+    name: str
+    schedule: Schedule
+    makespan_s: float
+    step_time_s: float
+    fits: bool
+    peak_bytes: Floats | None = None
+
+    @property
+    def placement(self) -> str:
+        return self.schedule.placement.kind()
+
+
+def rivals(setting: Setting, times: Mapping[str, Any]) -> list[Rival]:
+    """Every synchronous family that these ranks, microbatches and costs allow, the fastest that fit first.
+
+    times: `forward`, `input_grad`, `weight_grad` and `latency` for families that build for the actual costs.
+    """
+    found = [rival(name, schedule, setting) for name, schedule in _schedules(setting, times)]
+    return sorted((one for one in found if one is not None), key=lambda one: (not one.fits, one.step_time_s))
+
+
+def rival(name: str, schedule: Schedule, setting: Setting) -> Rival | None:
+    """How a schedule does; None where the costs are for another number of stages or do not know its actions."""
+    try:
+        return priced(name, schedule, setting)
+    except (WrongStages, NoCost):
+        return None
+
+
+def priced(name: str, schedule: Schedule, setting: Setting) -> Rival:
+    """How a schedule does. Raises WrongStages, NoCost."""
+    costs = setting.prices.of(schedule)
+    makespan_s, step_time_s = times_of(schedule, costs)
+    peak = None if costs.held is None else setting.peak_bytes(schedule)
+    return Rival(name, schedule, makespan_s, step_time_s, bool(setting.over(schedule, peak).max() <= 0), peak)
+
+
+def times_of(schedule: Schedule, costs: Costs) -> tuple[float, float]:
+    """Seconds of the last compute action and of the whole step."""
+    if can_walk(schedule, costs):
+        found = step(schedule, costs)
+        return found.makespan_s, found.step_time_s
+    timeline = simulate(lower(schedule), costs)
+    return timeline.makespan_s, timeline.step_time_s
+
+
+def _schedules(setting: Setting, times: Mapping[str, Any]) -> list[tuple[str, Schedule]]:
+    found = []
+    for name, family in FAMILIES.items():
+        if family.trains and family.synchronous:
+            for label, options in _variants(name, family, setting, times):
+                try:
+                    made = family.build(ranks=setting.placement.ranks, microbatches=setting.microbatches, **options)
+                except PipesimError:  # it does not exist for these numbers
+                    continue
+                found.append((label, made))
+    return found
+
+
+def _variants(
+    name: str, family: Family, setting: Setting, times: Mapping[str, Any]
+) -> list[tuple[str, dict[str, Any]]]:
+    """Options of a family: its own, and the stages a rank of the placement where it takes them."""
+    options = {key: value for key, value in times.items() if key in family.options}
+    if setting.limit is not None and setting.limit.unit == "microbatches" and "memory_limit" in family.options:
+        options["memory_limit"] = setting.limit.value
+    virtual = setting.placement.stages // setting.placement.ranks
+    if "virtual" not in family.options or virtual < 2:
+        return [(name, options)]
+    return [(name, {**options, "virtual": virtual})]
