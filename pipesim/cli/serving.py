@@ -34,6 +34,9 @@ Replicas = Annotated[int, typer.Option("--dp", min=1, help="Replicas, to which r
 Weights = Annotated[str, typer.Option("--weights", help="bf16, fp16, fp8, int8, fp4 or int4.")]
 CacheFormat = Annotated[str, typer.Option("--cache", help="Numbers of the key/value cache: bf16, fp8, int8 or fp4.")]
 EngineName = Annotated[str, typer.Option("--engine", help="vllm, sglang, trt-llm, … (see docs/serving.md).")]
+Graphs = Annotated[
+    bool | None, typer.Option("--graphs/--no-graphs", help="Decode steps as CUDA graphs (as the engine does).")
+]
 Groups = Annotated[int, typer.Option("--groups", min=0, help="Groups of requests in flight (as many as stages).")]
 Prompt = Annotated[str, typer.Option("--input", metavar="TOKENS[±SHARE]", help="Prompt: 512, or 512±0.5 (log-normal).")]
 Output = Annotated[str, typer.Option("--output", metavar="TOKENS[±SHARE]", help="Tokens to make, in the same way.")]
@@ -64,6 +67,7 @@ def serving(
     weights: Weights = "bf16",
     cache: CacheFormat = "bf16",
     engine: EngineName = "vllm",
+    graphs: Graphs = None,
     groups: Groups = 0,
     prompt: Prompt = "512",
     output: Output = "128",
@@ -89,9 +93,12 @@ def serving(
     """
     if out is not None:
         require_writable(out)
+    habits = find_engine(engine)
+    if graphs is not None:
+        habits = replace(habits, graph=graphs)
     made = Deployment(
         model=load_model(model), cluster=load_cluster(cluster), tp=tp, pp=pp, replicas=dp,
-        weights=weight_format(weights), cache_bytes=cache_bytes(cache), engine=find_engine(engine), groups=groups,
+        weights=weight_format(weights), cache_bytes=cache_bytes(cache), engine=habits, groups=groups,
         batch=max_batch, tokens=max_tokens, block_tokens=block, chunked=chunked,
     )  # fmt: skip
     target = _with_pool(made, prefill) if prefill is not None else made

@@ -8,8 +8,8 @@ from itertools import pairwise
 import numpy as np
 
 from pipesim.costs.p2p import p2p_seconds
-from pipesim.serving.batching import Rules
 from pipesim.serving.deployment import Deployment
+from pipesim.serving.group import Rules
 from pipesim.serving.instance import Instance
 from pipesim.serving.kernels import ACTIVATION_BYTES
 from pipesim.serving.memory import blocks_of

@@ -12,9 +12,9 @@ from pipesim.costs.costs import Costs, Floats
 from pipesim.costs.network import Network, Route
 from pipesim.ir.action import Kind
 from pipesim.ir.needs import Flow
-from pipesim.serving.batching import Step
 from pipesim.serving.build import instance_of
 from pipesim.serving.deployment import Deployment
+from pipesim.serving.group import Step
 from pipesim.serving.instance import Instance
 from pipesim.serving.kernels import ACTIVATION_BYTES
 

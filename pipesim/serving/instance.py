@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pipesim.serving.batching import Step
+from pipesim.serving.group import Step
 from pipesim.serving.step_costs import Floats, StageCosts
 
 

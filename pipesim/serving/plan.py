@@ -14,9 +14,9 @@ import numpy as np
 
 from pipesim.costs.layout import BadLayout
 from pipesim.errors import PipesimError
-from pipesim.serving.batching import Step
 from pipesim.serving.build import instance_of
 from pipesim.serving.deployment import Deployment
+from pipesim.serving.group import Step
 from pipesim.serving.memory import ModelTooLarge, largest_batch
 from pipesim.serving.requests import Lengths, Requests, at_once, poisson
 from pipesim.serving.results import Served

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from pipesim.errors import PipesimError
-from pipesim.serving.batching import Rules
 from pipesim.serving.build import instance_of, rules_of
 from pipesim.serving.deployment import Deployment
+from pipesim.serving.group import Rules
 from pipesim.serving.requests import Requests
 from pipesim.serving.results import Served, served
 from pipesim.serving.simulator import Progress, Run, run

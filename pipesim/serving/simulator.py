@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
-from pipesim.serving.batching import Batcher, Rules, Step
+from pipesim.serving.batching import Batcher
+from pipesim.serving.group import Rules, Step
 from pipesim.serving.instance import Instance
 from pipesim.serving.requests import Requests
 

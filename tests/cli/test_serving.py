@@ -27,6 +27,13 @@ def test_a_batch_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert found["memory"]["largest_batch"] > 100
 
 
+def test_without_graphs_every_kernel_is_launched_by_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    captured, launched = (
+        json.loads(run(capsys, *BATCH, option, "--json")[1])["tpot_s"]["mean"] for option in ("--graphs", "--no-graphs")
+    )
+    assert launched > captured + 32 * 9 * 7e-6
+
+
 def test_a_batch_as_tables(capsys: pytest.CaptureFixture[str]) -> None:
     status, out, _ = run(capsys, *BATCH)
     assert status == 0

@@ -8,8 +8,8 @@ from pipesim.engine.choose import simulate
 from pipesim.ir.action import Kind
 from pipesim.ir.lower import lower
 from pipesim.schedules.lookup import build
-from pipesim.serving.batching import Rules
 from pipesim.serving.generation import generation_costs
+from pipesim.serving.group import Rules
 from pipesim.serving.requests import at_once
 from pipesim.serving.serve import serve
 from pipesim.serving.simulator import run

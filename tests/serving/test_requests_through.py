@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipesim.serving.batching import Rules
+from pipesim.serving.group import Rules
 from pipesim.serving.requests import Lengths, Requests, at_once, poisson
 from pipesim.serving.results import served
 from pipesim.serving.simulator import Run, run
