@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import multiprocessing
 import socket
+import time
 import traceback
 from collections.abc import Callable
 from datetime import timedelta
+from multiprocessing.connection import Connection, wait
 from typing import Any
 
 _CONTEXT = multiprocessing.get_context("forkserver")
@@ -27,28 +29,41 @@ def run_group(
     leave_together: whether all ends well, so that the processes can wait for each other at the end.
     """
     port = free_port()
-    results = _CONTEXT.SimpleQueue()
+    pipes = [_CONTEXT.Pipe(duplex=False) for _ in range(ranks)]
     processes = [
-        _CONTEXT.Process(target=_member, args=(rank, ranks, port, results, function, args, leave_together), daemon=True)
-        for rank in range(ranks)
+        _CONTEXT.Process(target=_member, args=(rank, ranks, port, writer, function, args, leave_together), daemon=True)
+        for rank, (_, writer) in enumerate(pipes)
     ]
-    for process in processes:
+    for process, (_, writer) in zip(processes, pipes, strict=True):
         process.start()
+        writer.close()
+    found, failures = _read([reader for reader, _ in pipes], time.monotonic() + timeout_s)
     for process in processes:
-        process.join(timeout_s)
-    found: dict[int, Any] = {}
-    failures: list[str] = []
-    while not results.empty():
-        rank, value, failure = results.get()
-        found[rank] = value
-        if failure:
-            failures.append(f"rank {rank}: {failure}")
+        process.join(5)
     for process in processes:
         if process.is_alive():
             process.kill()
             failures.append(f"{process.name} did not end within {timeout_s} s")
     assert not failures, "\n".join(failures)
     return [found[rank] for rank in range(ranks)]
+
+
+def _read(readers: list[Connection], deadline: float) -> tuple[dict[int, Any], list[str]]:
+    """Values and failures of the processes, read before they are joined: a pipe holds only 64 KiB."""
+    found: dict[int, Any] = {}
+    failures: list[str] = []
+    left = dict(zip(readers, range(len(readers)), strict=True))
+    while left and (ready := wait(list(left), max(0.0, deadline - time.monotonic()))):
+        for reader in ready:
+            assert isinstance(reader, Connection)
+            rank = left.pop(reader)
+            try:
+                found[rank], failure = reader.recv()
+            except EOFError:
+                failure = "its process ended"
+            if failure:
+                failures.append(f"rank {rank}: {failure}")
+    return found, failures
 
 
 def _member(
@@ -67,4 +82,4 @@ def _member(
             dist.destroy_process_group()
     except BaseException:
         failure = traceback.format_exc()
-    results.put((rank, value, failure))
+    results.send((value, failure))

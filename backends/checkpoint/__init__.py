@@ -1,0 +1,1 @@
+"""Checkpoints of a running job: written beside, committed by one rename, checked on load, for any layout."""

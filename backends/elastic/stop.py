@@ -1,0 +1,38 @@
+"""Signals that ask a job to end: it writes a checkpoint first, and its exit status says that it should go on later."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass
+from types import FrameType
+
+from pipesim.errors import PipesimError
+
+GOES_ON_LATER = 75  # EX_TEMPFAIL of sysexits.h: not done, but nothing is wrong; start it again
+SIGNALS = (signal.SIGTERM, signal.SIGUSR1)  # Slurm sends USR1 before its time limit
+
+
+@dataclass(eq=False)
+class Stopped(PipesimError):
+    """A job that was asked to end and has kept all it has done."""
+
+    signal: str
+    step: int
+
+    def __str__(self) -> str:
+        return f"{self.signal} after {self.step} steps: a checkpoint has them; run the same command to go on"
+
+
+class StopRequest:
+    """Notes that a signal has come, until a step is over."""
+
+    def __init__(self) -> None:
+        self.signal = 0
+
+    def listen(self) -> None:
+        """Take SIGTERM and SIGUSR1 from now on; of the main thread only."""
+        for number in SIGNALS:
+            signal.signal(number, self._note)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self.signal = number

@@ -1,0 +1,68 @@
+"""Tiny training jobs for tests: 8 layers of width 16, float64."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from pipesim.backends.checkpoint.saver import Checkpoints
+from pipesim.backends.elastic.rate import Rate
+from pipesim.backends.elastic.train import Trainer, TrainTask
+from pipesim.backends.job.worker import Context
+from pipesim.backends.model.config import tiny_decoder
+from pipesim.costs.layout import Layout
+from pipesim.ir.lower import lower
+from pipesim.schedules.lookup import build
+
+BATCH = 8
+CONFIG = tiny_decoder(hidden_size=16, intermediate_size=32, num_attention_heads=2, num_key_value_heads=2)
+
+
+def task_at(pp: int, tp: int, dp: int, *, schedule: str = "1f1b", steps: int = 6, **changes: Any) -> TrainTask:
+    """A job at a layout whose steps have 8 samples."""
+    zero_stage = changes.pop("zero_stage", 0)
+    made = build(schedule, ranks=pp, microbatches=BATCH // dp)
+    defaults: dict[str, Any] = {
+        "config": CONFIG, "seq": 8, "dtype": "fp64", "rate": Rate(1e-2, warmup=2, total=12, shape="cosine"),
+    }  # fmt: skip
+    return TrainTask(
+        program=lower(made),
+        layout=Layout(pp=pp, tp=tp, dp=dp, zero_stage=zero_stage, global_batch=BATCH),
+        steps=steps,
+        **(defaults | changes),
+    )
+
+
+def checkpoints(root: Path, **changes: Any) -> Checkpoints:
+    return Checkpoints(root, **({"every_steps": 2, "keep": 3} | changes))
+
+
+def context() -> Context:
+    import torch.distributed as dist
+
+    return Context(dist.get_rank(), dist.get_world_size(), torch.device("cpu"))
+
+
+def whole_weights(trainer: Trainer) -> dict[str, str]:
+    """A digest of every weight of this rank, gathered over tp and dp, and of its optimizer state."""
+    from torch.distributed.tensor import DTensor
+
+    found = {}
+    for name, places in trainer.held.weights().items():
+        stage, weight = places[0]
+        values = {"": weight} | (trainer.held.states(stage, weight) or {})
+        for key, value in values.items():
+            whole = value.full_tensor() if isinstance(value, DTensor) else value
+            found[f"{name} {key}".strip()] = hashlib.sha256(whole.detach().numpy().tobytes()).hexdigest()[:16]
+    return found
+
+
+def train(task: TrainTask) -> tuple[int, dict[str, str], dict[str, str], dict[int, float]]:
+    """Where it began, digests of its weights then and at the end, and the losses by step."""
+    trainer = Trainer(context(), task)
+    before = whole_weights(trainer)
+    losses = trainer.train()
+    return trainer.step - len(losses), before, whole_weights(trainer), losses
