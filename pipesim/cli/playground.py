@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import webbrowser
 from dataclasses import dataclass
 from importlib import import_module
@@ -57,6 +58,7 @@ def make_server(host: str, port: int) -> Any:
     if find_spec("dash") is None:
         raise NoDash
     made = import_module("pipesim.cli.playground_app").make_app()
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)  # not a line a request
     try:
         return import_module("werkzeug.serving").make_server(host, port, made.server, threaded=True)
     except (OSError, SystemExit) as error:  # werkzeug exits where the port is taken
