@@ -71,14 +71,15 @@ class DecoderConfig:
 def read_decoder(config: Mapping[str, Any], *, source: str, name: str) -> DecoderConfig:
     """The decoder of a parsed `config.json`. Raises BadConfig, BadModel, CannotBuild."""
     model = read_config(config, source=source, name=name)
-    numbers: dict[str, Any] = {
-        "norm_eps": config.get("rms_norm_eps", 1e-6),
-        "init_std": config.get("initializer_range", 0.02),
-    }
-    for key, value in numbers.items():
-        if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
-            raise BadConfig(source, f"{key} = {value!r} must be a number above 0")
-    return DecoderConfig(model, _rope(config, source, model), **numbers, stop_tokens=_stop(config), raw=dict(config))
+    eps, std = _above_0(config, source, "rms_norm_eps", 1e-6), _above_0(config, source, "initializer_range", 0.02)
+    return DecoderConfig(model, _rope(config, source, model), eps, std, _stop(config), dict(config))
+
+
+def _above_0(config: Mapping[str, Any], source: str, name: str, default: float) -> float:
+    value = config.get(name, default)
+    if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+        raise BadConfig(source, f"{name} = {value!r} must be a number above 0")
+    return float(value)
 
 
 def load_decoder(name: str) -> DecoderConfig:
