@@ -27,6 +27,7 @@ from pipesim.plan.search.walking import time_order
 MOST_ACTIONS = 600
 _FINE = 1_000_000  # of the longest action is one unit, where no unit divides all durations
 _LARGEST = 10**9
+_NO_LIMIT = 1e15
 
 cp_model: ModuleType | None
 try:
@@ -141,7 +142,7 @@ class _Model:
             for kind, amount in ((I, early), (last, int(memory.take[stage]) - early)):
                 for place in range(int(problem.counts[stage]) if amount else 0):
                     begin, end = self.start[F, stage, place], self.end(kind, stage, place)
-                    size = self.model.new_int_var(0, 10**15, "")
+                    size = self.model.new_int_var(0, int(_NO_LIMIT), "")
                     intervals.append(self.model.new_interval_var(begin, size, end, ""))
                     demands.append(amount)
         self.model.add_cumulative(intervals, demands, int(memory.limit[rank]))
@@ -193,7 +194,7 @@ def _in_units(problem: Problem) -> tuple[Problem, float]:
 def _whole_memory(memory: Memory, grain: float) -> Memory:
     early, late = _floor(memory.take * memory.part / grain), _floor(memory.take * (1.0 - memory.part) / grain)
     take = early + late
-    limit = np.where(np.isfinite(memory.limit), _floor(memory.limit / grain), 1e15)
+    limit = _floor(np.minimum(memory.limit / grain, _NO_LIMIT))
     return Memory(take, np.divide(early, take, out=np.zeros_like(take), where=take > 0) + 1e-15, limit)
 
 
