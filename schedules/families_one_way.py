@@ -149,6 +149,7 @@ ONE_WAY = (
         "gis",
         gis,
         _OFFLOAD,
+        rule="N at least ⌊p/2⌋",
         makespan=Form(
             "m(F+I+W) + (p-1)(F+I)/v",
             lambda x: x.m * x.work + (x.p - 1) * (x.F + x.I) / x.v,

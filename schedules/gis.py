@@ -6,7 +6,7 @@ import numpy as np
 
 from pipesim.ir.placement import looped
 from pipesim.ir.schedule import Schedule
-from pipesim.schedules.constraints import require_counts
+from pipesim.schedules.constraints import Unsuitable, require_counts
 from pipesim.schedules.interleaved import visits
 from pipesim.schedules.weave import weave
 
@@ -18,6 +18,7 @@ def gis(*, ranks: int, microbatches: int, virtual: int = 2, group: int | None = 
     stage there are as few other microbatches as can be, and one forward per rank below is warm-up enough
     because the way back carries input gradients only. Peak activations fall to about two thirds of interleaved 1F1B's.
     A last group that is not full runs as if it were, without the microbatches that are missing.
+    Raises Unsuitable for groups under half the ranks: their next forwards would be due before they are back.
     """
     return _grouped("gis", ranks, microbatches, virtual, ranks if group is None else group)
 
@@ -33,6 +34,11 @@ def gis_h(*, ranks: int, microbatches: int, virtual: int = 2) -> Schedule:
 
 def _grouped(name: str, ranks: int, microbatches: int, virtual: int, size: int) -> Schedule:
     require_counts(name, ranks=ranks, microbatches=microbatches, virtual=virtual, group=size)
+    if size < ranks // 2:
+        least = ranks // 2
+        raise Unsuitable(
+            name, f"groups of {size} on {ranks} ranks", f"they need at least {least}", f"a group of {least}"
+        )
     padded = -(-microbatches // size) * size
     rows = []
     for rank in range(ranks):

@@ -136,6 +136,14 @@ def test_v_auto_with_room_for_one_microbatch_does_one_after_the_other() -> None:
         1F0 2F0 2I0 1I0 2W0 1W0 1F1 2F1 2I1 1I1 2W1 1W1 1F2 2F2 2I2 1I2 2W2 1W2 1F3 2F3 2I3 1I3 2W3 1W3""")
 
 
+def test_gis_refuses_groups_that_lock_up() -> None:
+    """With groups of 1 on 4 ranks, rank 3 has to do a forward that waits for its own backward."""
+    with pytest.raises(
+        Unsuitable, match="gis cannot have groups of 1 on 4 ranks: they need at least 2; try a group of 2"
+    ):
+        gis(ranks=4, microbatches=2, virtual=3, group=1)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
