@@ -1,8 +1,8 @@
 """What a chart costs by number of boxes: `python benchmarks/charts/run.py [--quick]`; writes results.txt beside it.
 
 For 1F1B of growing length: file size beyond plotly.js, CPU seconds to make figure and file, and in headless Chromium
-(no GPU) the time until the boxes are on the screen, and of a step of zoom and of a pan. In the same run a plain chart of
-the same boxes: plotly bars, a trace a kind, validated, written by plotly. Browser times are given twice: by the clock,
+(no GPU) the time until the boxes are on the screen, and of a step of zoom and of a pan. In the same run a plain chart
+of the same boxes: plotly bars, a trace a kind, validated, written by plotly. Browser times are given twice: by the clock,
 the best of some tries, which on a shared machine is too high, and as CPU time of the page's main thread. Then the
 playground at 16 ranks and 128 microbatches: from a changed control to the new chart.
 """
@@ -210,7 +210,7 @@ def main() -> None:
         page.set_default_timeout(_MOST_S * 1000)
         lines = [
             f"plotly {version('plotly')}, Chromium {opened.version}, Python {platform.python_version()}, "
-            f"{os.cpu_count()} cores",
+            f"{os.cpu_count()} cores, load {os.getloadavg()[1]:.0f}",
             *rows(Clock(page), CASES[:2] if quick else CASES),
             f"playground, 16 x 128: {playground(opened.new_page()):.2f} s from a changed control to the new chart",
         ]
