@@ -2,9 +2,9 @@
 
 For 1F1B of growing length: file size beyond plotly.js, CPU seconds to make figure and file, and in headless Chromium
 (no GPU) the time until the boxes are on the screen, and of a step of zoom and of a pan. In the same run a plain chart
-of the same boxes: plotly bars, a trace a kind, validated, written by plotly. Browser times are given twice: by the clock,
-the best of some tries, which on a shared machine is too high, and as CPU time of the page's main thread. Then the
-playground at 16 ranks and 128 microbatches: from a changed control to the new chart.
+of the same boxes: plotly bars, a trace a kind, validated, written by plotly. Browser times are given twice: by the
+clock, the best of some tries, which on a shared machine is too high, and as CPU time of the page's main thread. Then
+the playground at 16 ranks and 128 microbatches: from a changed control to the new chart.
 """
 
 from __future__ import annotations
