@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import multiprocessing
+import os
 import pickle
 import signal
 import socket
@@ -22,11 +23,13 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from pipesim.backends.job.board import make_board, read_board
-from pipesim.backends.job.worker import BOARD, Notice, read_notices, work
+from pipesim.backends.job.worker import BOARD, FRESH_STORE, Notice, read_notices, work
 from pipesim.errors import PipesimError
 from pipesim.ir.program import Program
 
 _PRELOADED = ["torch", "torch.distributed", "pipesim.backends.job.preload"]
+
+_TALKATIVE = ("torch.distributed.elastic", "torch.distributed.launcher", "torch.multiprocessing")
 
 
 @dataclass(eq=False)
@@ -57,12 +60,14 @@ class JobOptions:
 
     timeout_s: how long any wait may last without progress. port: of the rendezvous; 0 finds a free one.
     program: whose operations the ranks work on, to name them in messages.
+    max_restarts: how often all processes are started again when one fails.
     """
 
     device: str = "cpu"
     timeout_s: float = 60.0
     port: int = 0
     program: Program | None = None
+    max_restarts: int = 0
 
 
 def run_local(ranks: int, function: Callable[..., Any], *args: Any, options: JobOptions | None = None) -> list[Any]:
@@ -72,9 +77,11 @@ def run_local(ranks: int, function: Callable[..., Any], *args: Any, options: Job
     """
     options = options or JobOptions()
     _require(ranks, function, args, options)
-    for name in ("torch.distributed.elastic", "torch.distributed.launcher", "torch.multiprocessing"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)
+    for name in [*logging.root.manager.loggerDict]:
+        if name.startswith(_TALKATIVE):
+            logging.getLogger(name).setLevel(logging.CRITICAL)
     multiprocessing.get_context("forkserver").set_forkserver_preload(_PRELOADED)
+    os.environ.setdefault(*FRESH_STORE)
     with tempfile.TemporaryDirectory(prefix="pipesim-job-") as folder:
         make_board(Path(folder) / BOARD, ranks)
         config = LaunchConfig(
@@ -84,7 +91,7 @@ def run_local(ranks: int, function: Callable[..., Any], *args: Any, options: Job
             run_id="pipesim",
             rdzv_backend="c10d",
             rdzv_endpoint=f"localhost:{options.port}",
-            max_restarts=0,
+            max_restarts=options.max_restarts,
             monitor_interval=0.1,
             start_method="forkserver",
             logs_specs=DefaultLogsSpecs(log_dir=folder),

@@ -18,10 +18,13 @@ import torch
 import torch.distributed as dist
 
 from pipesim.backends.execute.failures import NoProgress, PeerLost, one_line
+from pipesim.backends.execute.runner import Board
 from pipesim.backends.job.board import FileBoard
 from pipesim.errors import PipesimError
 
 BOARD = "board"
+FRESH_STORE = ("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1")
+"""Else torch's launcher keeps one store through restarts, and the new processes find addresses of the dead in it."""
 _NOTICE = "notice-{rank}.json"
 _LAST_WORDS_S = 1.0  # others may have the cause to tell: their process should end first
 _PR_SET_PDEATHSIG = 1
@@ -57,12 +60,12 @@ class Context:
     rank: int
     ranks: int
     device: torch.device
-    board: FileBoard | None = None
+    board: Board | None = None
 
 
 def work(folder: str, device: str, timeout_s: float, function: Callable[..., Any], args: Any) -> Any:
     """One process started by `run_local`."""
-    _end_with_parent()
+    end_with_parent()
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", folder)  # torch makes one as soon as an optimizer steps
     rank = int(os.environ["RANK"])
     try:
@@ -130,7 +133,7 @@ def _notice(error: BaseException, rank: int) -> Notice:
     return Notice("cause", message, time.time_ns())
 
 
-def _end_with_parent() -> None:
-    """Let the kernel end this process when the one that started it is gone (Linux)."""
+def end_with_parent(how: signal.Signals = signal.SIGTERM) -> None:
+    """Let the kernel end this process when the one that started it is gone (Linux only)."""
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, how)

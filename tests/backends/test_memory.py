@@ -18,6 +18,8 @@ from pipesim.schedules.constraints import Unsuitable
 from pipesim.schedules.lookup import build
 from tests.backends.group import run_group
 
+pytestmark = pytest.mark.slow
+
 WIDTH, POSITIONS, SAMPLES = 32, 2, 4
 
 

@@ -6,6 +6,7 @@ import copy
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from torch import Tensor, nn
 
@@ -17,6 +18,8 @@ from pipesim.ir.schedule import Schedule
 from pipesim.schedules.lookup import build
 from tests.backends.group import run_group
 from tests.backends.models import build_batch, build_stages, cross_entropy
+
+pytestmark = pytest.mark.slow
 
 CASES = [
     ("pipedream", 2, 5, {}),

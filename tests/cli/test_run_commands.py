@@ -14,6 +14,7 @@ from pipesim.timeline_file import load_timeline
 SMALL = ("-p", "2", "-m", "4")
 
 
+@pytest.mark.slow
 def test_run_trains_and_writes_what_it_measured(tmp_path: Path, capsys: Any) -> None:
     timeline, chart, metrics = tmp_path / "t.jsonl", tmp_path / "c.html", tmp_path / "m.jsonl"
     status = main([
@@ -34,6 +35,7 @@ def test_run_trains_and_writes_what_it_measured(tmp_path: Path, capsys: Any) -> 
     assert "<html" in chart.read_text()[:200]
 
 
+@pytest.mark.slow
 def test_a_profile_is_what_simulate_takes(tmp_path: Path, capsys: Any) -> None:
     costs = tmp_path / "costs.json"
     assert main(["profile", "1f1b", *SMALL, "--model", "tiny-llama", "--repeats", "2", "--out", str(costs)]) == 0
@@ -49,6 +51,7 @@ def test_a_profile_is_what_simulate_takes(tmp_path: Path, capsys: Any) -> None:
     assert json.loads(capsys.readouterr().out)["step_time_s"] > 0
 
 
+@pytest.mark.slow
 def test_validate_compares_and_judges(tmp_path: Path, capsys: Any) -> None:
     arguments = ["validate", "1f1b", *SMALL, "--emulate", "F=10ms,B=20ms", "--steps", "3", "--repeats", "3", "--json"]
     assert main([*arguments, "--tolerance", "50%", "--chart", str(tmp_path / "both.html")]) == 0
@@ -61,6 +64,7 @@ def test_validate_compares_and_judges(tmp_path: Path, capsys: Any) -> None:
     assert main([*arguments, "--tolerance", "0%"]) == 1
 
 
+@pytest.mark.slow
 def test_torch_runs_the_same_schedule_to_the_same_losses(capsys: Any) -> None:
     arguments = [
         "run",
