@@ -18,7 +18,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pipesim.files import CannotRead, read_text
 
 FILE = "checkpoint.json"
-FORMAT, VERSION = "pipesim-checkpoint", 1
 _BLOCK = 1 << 22
 
 _Size = Annotated[int, Field(ge=0)]
@@ -64,8 +63,8 @@ class File(_Strict):
 class Description(_Strict):
     """A checkpoint. step: steps done when it was written. state: all that is not a tensor."""
 
-    format: Literal["pipesim-checkpoint"] = FORMAT
-    version: Literal[1] = VERSION
+    format: Literal["pipesim-checkpoint"] = "pipesim-checkpoint"
+    version: Literal[1] = 1
     step: _Size
     state: dict[str, Any]
     tensors: dict[str, Tensor]

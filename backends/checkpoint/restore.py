@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import torch.distributed as dist
-from torch.distributed.checkpoint import DefaultLoadPlanner, load
+from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner
+from torch.distributed.checkpoint.state_dict_loader import load
 
 from pipesim.backends.checkpoint.description import Description, check_file, read_description
 from pipesim.backends.checkpoint.folder import steps_in

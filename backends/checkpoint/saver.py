@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch.distributed as dist
-from torch.distributed.checkpoint import async_save, save
+from torch.distributed.checkpoint.state_dict_saver import async_save, save
 
 from pipesim.backends.checkpoint import folder
 from pipesim.backends.checkpoint.storage import MOST_BYTES, FolderWriter

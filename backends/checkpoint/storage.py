@@ -108,7 +108,8 @@ class FolderWriter(StorageWriter):
 
 
 def _by_file(items: list[WriteItem], most_bytes: int) -> Iterator[list[WriteItem]]:
-    held, size = [], 0
+    held: list[WriteItem] = []
+    size = 0
     for item in items:
         assert item.type != WriteItemType.BYTE_IO, f"{item.index.fqn} is not a tensor"
         assert item.tensor_data is not None

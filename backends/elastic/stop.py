@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import socket
+import threading
 from dataclasses import dataclass
 from types import FrameType
 
@@ -34,5 +36,16 @@ class StopRequest:
         for number in SIGNALS:
             signal.signal(number, self._note)
 
+        self._wake, wakened = socket.socketpair()
+        self._wake.setblocking(False)
+        signal.set_wakeup_fd(self._wake.fileno(), warn_on_full_buffer=False)
+        threading.Thread(target=self._hear, args=(wakened,), daemon=True).start()
+
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.signal = number
+
+    def _hear(self, wakened: socket.socket) -> None:
+        """Python's handlers wait for the main thread, which may sit in a wait that does not end."""
+        while heard := wakened.recv(1):
+            if heard[0] in SIGNALS:
+                self.signal = heard[0]

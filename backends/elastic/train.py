@@ -17,14 +17,15 @@ from pipesim.backends.checkpoint.tensors import Held
 from pipesim.backends.data.samples import Samples, samples_of
 from pipesim.backends.data.tokens import built_in_text, load_tokenizer
 from pipesim.backends.elastic.loss_file import LossFile
-from pipesim.backends.elastic.rate import Rate
 from pipesim.backends.elastic.stop import SIGNALS, Stopped, StopRequest
+from pipesim.backends.elastic.watch import Watch
 from pipesim.backends.job.sources import DTYPES
 from pipesim.backends.job.worker import Context
 from pipesim.backends.model.config import DecoderConfig
 from pipesim.backends.parallel.decoders import decoder_loss, decoder_stages, decoder_ties, first_weights
 from pipesim.backends.parallel.pipeline import ParallelOptions, ParallelPipeline
 from pipesim.backends.parallel.places import Places, make_places, short
+from pipesim.backends.parallel.rates import Rates
 from pipesim.backends.parallel.updates import StepRules
 from pipesim.backends.stage import StageOptions
 from pipesim.costs.layout import Layout
@@ -51,7 +52,7 @@ class TrainTask:
     """A training job at one layout; what a restart may change is `program` and `layout`.
 
     steps: of the whole job, those before a restart too. samples: of one microbatch.
-    text: None for the built-in one. losses: a file with a line a step.
+    text: None for the built-in one. losses: a file with a line a step. hang_s: longest time of one operation.
     """
 
     program: Program
@@ -62,13 +63,14 @@ class TrainTask:
     seq: int = 64
     seed: int = 0
     dtype: str = "fp32"
-    rate: Rate = Rate()
+    rate: Rates = Rates(1e-3)
     clip_norm: float | None = 1.0
     split_backward: str = "graph"
     text: str | None = None
     tokenizer: str | None = None
     losses: Path | None = None
     checkpoints: Checkpoints | None = None
+    hang_s: float = 60.0
 
     @property
     def global_batch(self) -> int:
@@ -80,8 +82,11 @@ def train_on(context: Context, task: TrainTask) -> dict[int, float]:
     """Train to the end; the losses by step of this process. Raises Stopped after a signal, CannotGoOn, OtherModel."""
     stop = StopRequest()
     stop.listen()
-    trainer = Trainer(context, task, stop)
-    return trainer.train()
+    watch = Watch(task.program.text, stop, inner=context.board, hang_s=task.hang_s)
+    try:
+        return Trainer(replace(context, board=watch), task, stop).train(watch)
+    finally:
+        watch.end()
 
 
 class Trainer:
@@ -105,11 +110,13 @@ class Trainer:
         first = dist.get_rank() == 0 and task.losses is not None
         self.losses = LossFile(task.losses, self.step) if first and task.losses is not None else None
 
-    def train(self) -> dict[int, float]:
+    def train(self, watch: Watch | None = None) -> dict[int, float]:
         """All steps that are left; the losses by step."""
         losses = {}
         while self.step < self.task.steps:
             number = self.step
+            if watch is not None:
+                watch.step(number)
             losses[number] = self._one_step()
         if self.saver is not None:
             self.saver.save(self.step, self.state())

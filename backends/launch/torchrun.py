@@ -15,6 +15,7 @@ DEFAULTS: Mapping[str, str] = {
     "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # device numbers as nvidia-smi prints them
     "NCCL_DEBUG": "WARN",
     "OMP_NUM_THREADS": "1",  # what torchrun would set, without its warning
+    "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",  # a restart else finds addresses of the dead in the old store
     "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1",  # a failed peer ends the wait
 }
 
@@ -77,5 +78,7 @@ def node_command(job: Job, slots: int | str) -> list[str]:
         "--rdzv-backend=c10d",
         f"--rdzv-endpoint={job.endpoint}",
         f"--rdzv-id={job.name}",
+        *(["--rdzv-conf=last_call_timeout=5"] if ":" in job.nnodes else []),
+        "--signals-to-handle=SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1",
         "-m", "pipesim", "run", *job.arguments,
     ]  # fmt: skip

@@ -15,6 +15,7 @@ from pipesim.cli.case import BadCase
 from pipesim.cli.job import JobChoice, require_torch
 from pipesim.cli.options import Group, MemoryLimit, Microbatches, Name, Option, Ranks, Slices, Virtual
 from pipesim.cli.train import Outputs, ParallelChoice
+from pipesim.cli.training import Kept, train_through_failures
 from pipesim.metrics import summarize
 from pipesim.timeline import Timeline
 from pipesim.units import format_seconds
@@ -27,6 +28,13 @@ Trace = Annotated[Path | None, typer.Option("--trace", help="Chrome/Perfetto tra
 MetricsFile = Annotated[Path | None, typer.Option("--metrics", help="A line a step: loss and seconds, JSONL.")]
 Runtime = Annotated[str, typer.Option("--runtime", help="pipesim, or torch (its own pipelining runtime).")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
+Fallback = Annotated[
+    list[str] | None, typer.Option("--fallback", metavar="LAYOUT", help="Layout for another number of processes.")
+]
+CheckpointDir = Annotated[Path | None, typer.Option("--checkpoint", help="Folder of checkpoints; goes on from it.")]
+CheckpointEvery = Annotated[str, typer.Option("--checkpoint-every", help="Steps, or a time such as 10min.")]
+Keep = Annotated[int, typer.Option("--keep", min=1, help="How many of the newest checkpoints stay.")]
+MaxRestarts = Annotated[int, typer.Option("--max-restarts", min=0, help="Of local processes, when one fails.")]
 
 
 def run(
@@ -72,6 +80,11 @@ def run(
     split: train.LayerSplit = "even",
     overlap: train.Overlap = True,
     save: train.Save = None,
+    checkpoint: CheckpointDir = None,
+    checkpoint_every: CheckpointEvery = "100",
+    keep: Keep = 2,
+    fallback: Fallback = None,
+    max_restarts: MaxRestarts = 0,
 ) -> None:
     """Run a schedule on local processes (or, under torchrun, as one of them).
 
@@ -92,7 +105,10 @@ def run(
     }  # fmt: skip
     job.require_writable_all(timeline, chart, trace, metrics)
     outputs = Outputs(timeline, chart, trace, metrics, as_json)
-    if layout is None:
+    if checkpoint is not None:
+        kept = Kept(checkpoint, checkpoint_every, keep, fallback or (), max_restarts)
+        train_through_failures(name, choice, parallel, kept, schedule, outputs)
+    elif layout is None:
         parallel.require_none()
         _run_stages(name, choice, schedule, runtime, outputs)
     elif runtime != "pipesim":

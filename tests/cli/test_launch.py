@@ -32,12 +32,14 @@ def test_dry_run_over_ssh(capsys: pytest.CaptureFixture[str]) -> None:
     assert words[:5] == ["ssh", "-o", "BatchMode=yes", "-tt", "node15"]
     remote = shlex.split(words[5])
     assert remote[:4] == ["cd", str(Path.cwd()), "&&", "exec"]
-    assert remote[5:9] == [
-        "CUDA_DEVICE_ORDER=PCI_BUS_ID", "NCCL_DEBUG=WARN", "OMP_NUM_THREADS=1", "TORCH_NCCL_ASYNC_ERROR_HANDLING=1",
+    assert remote[5:10] == [
+        "CUDA_DEVICE_ORDER=PCI_BUS_ID", "NCCL_DEBUG=WARN", "OMP_NUM_THREADS=1",
+        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1", "TORCH_NCCL_ASYNC_ERROR_HANDLING=1",
     ]  # fmt: skip
-    assert remote[9:] == [
+    assert remote[10:] == [
         "python3", "-m", "torch.distributed.run", "--nnodes=16", "--nproc-per-node=8", "--max-restarts=0",
-        "--rdzv-backend=c10d", "--rdzv-endpoint=node00:29400", "--rdzv-id=pipesim", "-m", "pipesim", "run",
+        "--rdzv-backend=c10d", "--rdzv-endpoint=node00:29400", "--rdzv-id=pipesim",
+        "--signals-to-handle=SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1", "-m", "pipesim", "run",
         "1f1b", "--layout", "pp=2,tp=8", "--microbatches", "16",
     ]  # fmt: skip
 

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 
 from pipesim.backends.checkpoint.saver import Checkpoints
-from pipesim.backends.elastic.rate import Rate
 from pipesim.backends.elastic.train import Trainer, TrainTask
 from pipesim.backends.job.worker import Context
 from pipesim.backends.model.config import tiny_decoder
+from pipesim.backends.parallel.rates import Rates
 from pipesim.costs.layout import Layout
 from pipesim.ir.lower import lower
 from pipesim.schedules.lookup import build
@@ -26,7 +26,7 @@ def task_at(pp: int, tp: int, dp: int, *, schedule: str = "1f1b", steps: int = 6
     zero_stage = changes.pop("zero_stage", 0)
     made = build(schedule, ranks=pp, microbatches=BATCH // dp)
     defaults: dict[str, Any] = {
-        "config": CONFIG, "seq": 8, "dtype": "fp64", "rate": Rate(1e-2, warmup=2, total=12, shape="cosine"),
+        "config": CONFIG, "seq": 8, "dtype": "fp64", "rate": Rates(1e-2, warmup=2, shape="cosine", steps=12),
     }  # fmt: skip
     return TrainTask(
         program=lower(made),
