@@ -10,6 +10,7 @@ from torch import nn
 from torch.distributed.tensor import DTensor
 
 from pipesim.backends.memory import local
+from pipesim.backends.parallel.places import counted_as
 
 
 def share_of(weight: nn.Parameter, sizes: Mapping[str, int]) -> float:
@@ -30,7 +31,8 @@ def total_norm(weights: Iterable[tuple[nn.Parameter, float]], device: torch.devi
     for weight, share in weights:
         if weight.grad is not None and share:
             squares += share * local(weight.grad).double().square().sum()
-    dist.all_reduce(squares)
+    with counted_as("job"):
+        dist.all_reduce(squares)
     return float(squares.sqrt())
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -20,6 +21,24 @@ _WORDS = {"pp": "pipeline", "dp": "data", "tp": "tensor"}
 
 dimension_of_group: dict[str, str] = {}
 """What each process group made here is for, by its name. Torch takes equal meshes of a process for one."""
+
+
+_told: list[str] = []
+
+
+@contextmanager
+def counted_as(dimension: str) -> Iterator[None]:
+    """Context whose collectives are of this dimension, whatever the group (one of all ranks may be for several)."""
+    _told.append(dimension)
+    try:
+        yield
+    finally:
+        _told.pop()
+
+
+def dimension_of(group: str) -> str:
+    """What a collective on the process group of that name is for now."""
+    return _told[-1] if _told else dimension_of_group.get(group, "job")
 
 
 @dataclass(eq=False)

@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from pipesim.backends.parallel.places import dimension_of_group
+from pipesim.backends.parallel.places import dimension_of
 from pipesim.costs.traffic import Key, Traffic, Volume
 
 # Operation of torch's dispatcher -> our word, and where the whole tensor is among its arguments.
@@ -88,7 +88,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return None
 
     def _add(self, word: str, size: float, group: str) -> Collective:
-        dimension = "pipeline" if word == "send" else dimension_of_group.get(group, "job")
+        dimension = "pipeline" if word == "send" else dimension_of(group)
         self.collectives.append(Collective((dimension, word), float(size), 0.0))
         return self.collectives[-1]
 
