@@ -21,6 +21,10 @@ from pipesim.timeline import Timeline as Timeline
 from pipesim.timeline_file import load_timeline as load_timeline
 from pipesim.timeline_file import save_timeline as save_timeline
 from pipesim.viz.chart import chart as chart
+from pipesim.viz.comparison import comparison as comparison
+from pipesim.viz.difference import difference as difference
+from pipesim.viz.kineto import read_profiler_traces as read_profiler_traces
+from pipesim.viz.output import write_figure as write_figure
 from pipesim.viz.page import write_html as write_html
 from pipesim.viz.trace import write_trace as write_trace
 

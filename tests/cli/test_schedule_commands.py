@@ -222,6 +222,7 @@ def test_the_list_names_every_family(run: Run) -> None:
         "rule": "an even number of stages a rank",
         "options": {"virtual": 2},
         "makespan": {"formula": "m(F+I+W) + (p-1)(F+I+W)/v", "where": "p divides m, F = I+W"},
+        "span": None,
         "latency": None,
         "peak_activations": "with u = min(m, p): ((v-1)u + 1 + min(r, u-1))/v",
         "synchronous": True,
