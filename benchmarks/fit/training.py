@@ -27,7 +27,8 @@ from pipesim.costs.frameworks import closest_framework
 from pipesim.costs.gpu import find_gpu
 from pipesim.plan.predict import predict_row
 
-ROWS = Path(__file__).parents[2] / "tests" / "data" / "training.jsonl"
+DATA = Path(__file__).parents[2] / "tests" / "data"
+FILES = ("training.jsonl", "korthikanti.jsonl")
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,7 @@ def main() -> None:
 def load(most: int) -> Rows:
     """Up to so many rows of each source, evenly picked."""
     found: dict[str, Rows] = defaultdict(list)
-    for line in ROWS.read_text("utf-8").splitlines():
+    for line in "".join((DATA / name).read_text("utf-8") for name in FILES).splitlines():
         row = json.loads(line)
         found[row["source_id"]].append(row)
     return [row for rows in found.values() for row in rows[:: -(-len(rows) // most)]]

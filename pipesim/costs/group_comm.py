@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pipesim.costs.collectives import collective_seconds
-from pipesim.costs.fitted import in_step
+from pipesim.costs.fitted import slowdown_in_step
 from pipesim.costs.model import LayerKind
 from pipesim.costs.p2p import p2p_seconds
 from pipesim.costs.parts import Part
 from pipesim.costs.site import Site
 
 
-def group_communication(site: Site, kind: LayerKind) -> tuple[Part, ...]:
-    """Of one layer and one microbatch on one rank."""
-    return (*_tensor(site), *_context(site), *_expert(site, kind))
+def group_communication(site: Site, kind: LayerKind, products: Sequence[Part]) -> tuple[Part, ...]:
+    """Of one layer and one microbatch on one rank; behind its products some of it may run."""
+    return (*_tensor(site, products), *_context(site), *_expert(site, kind))
 
 
 def vocabulary_communication(site: Site) -> list[Part]:
@@ -31,24 +33,35 @@ def vocabulary_communication(site: Site) -> list[Part]:
     return [Part("vocabulary sums", "vocabulary", once + statistics, back)]
 
 
-def _tensor(site: Site) -> tuple[Part, ...]:
+def _tensor(site: Site, products: Sequence[Part]) -> tuple[Part, ...]:
     """Two all-reduces each way, or with sequence parallelism as many all-gather and reduce-scatter pairs.
 
-    Then the backward also gathers the inputs again for the weight gradients (2205.05198, section 4.2.2), which hides
-    behind the products of the input gradients.
+    Some frameworks let the backward's reductions run behind the products of weight gradients, and its second gather
+    of the input behind those of input gradients (2205.05198, section 4.2.2); then only gathers of gradients show.
     """
     layout, cluster, members = site.layout, site.cluster, site.groups.tensor
     if layout.tp == 1:
         return ()
     size = layout.tokens * site.model.hidden * layout.number_format.activation_bytes
-    shown = 1.0 - site.habits.tensor_overlap
+    hides = site.habits.reduce_behind_weights
+    behind = sum(part.weight_s for part in products if part.name in _SPLIT_BY_COLUMNS) if hides else 0.0
     if not layout.sequence_parallel:
-        once = 2 * collective_seconds(cluster, "all_reduce", size, members) * in_step()
-        return (Part("tensor-parallel all-reduce", "tensor", once, once),)
-    gather = collective_seconds(cluster, "all_gather", size, members)
-    scatter = collective_seconds(cluster, "reduce_scatter", size, members)
-    once = 2 * (gather + scatter) * shown * in_step()
-    return (Part("tensor-parallel gather and scatter", "tensor", once, once),)
+        once = 2 * collective_seconds(cluster, "all_reduce", size, members) * in_step(site)
+        return (Part("tensor-parallel all-reduce", "tensor", once, max(0.0, once - behind)),)
+    gather = 2 * collective_seconds(cluster, "all_gather", size, members) * in_step(site)
+    scatter = 2 * collective_seconds(cluster, "reduce_scatter", size, members) * in_step(site)
+    shown = 1.0 - site.habits.tensor_overlap
+    back = gather + max(0.0, scatter - behind)
+    return (Part("tensor-parallel gather and scatter", "tensor", (gather + scatter) * shown, back * shown),)
+
+
+_SPLIT_BY_COLUMNS = ("qkv", "query_up", "key_value_up", "mlp_up", "shared_up")
+"""Products whose input gradients are summed over tensor-parallel ranks."""
+
+
+def in_step(site: Site) -> float:
+    """How much slower a tensor-parallel collective is than alone: its ranks arrive apart, and share their GPUs."""
+    return slowdown_in_step(site.cluster.span(site.groups.tensor).node.link.kind)
 
 
 def _context(site: Site) -> tuple[Part, ...]:

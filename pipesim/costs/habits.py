@@ -37,6 +37,8 @@ class Habits:
     accumulation: Accumulation = "fused"
     tensor_overlap: float = 0.0
     """Share of tensor-parallel communication that runs behind products."""
+    reduce_behind_weights: bool = False
+    """The backward's tensor-parallel reductions run behind the products of weight gradients."""
     reduce_overlap: bool = False
     """Gradients are reduced in buckets while the last backward goes on."""
     gather_overlap: bool = False
@@ -54,15 +56,18 @@ class Habits:
 
 
 _HABITS: dict[str, Habits] = {
-    # fused_bias_gelu, fused_bias_dropout, gradient_accumulation_fusion; vocab_parallel_cross_entropy: float, max,
-    # subtract, exp, sum, divide; then exp in place, subtract, times the gradient, half.
-    "megatron-lm": Habits(interleaved_comm="rank"),
+    # async_tensor_model_parallel_allreduce, fused_bias_gelu, fused_bias_dropout, gradient_accumulation_fusion;
+    # vocab_parallel_cross_entropy: float, max, subtract, exp, sum, divide; then times the gradient, half.
+    "megatron-lm": Habits(reduce_behind_weights=True, interleaved_comm="rank"),
     # Transformer Engine, cross_entropy_loss_fusion.
-    "megatron-core": Habits(copies=0.0, loss=(14.0, 10.0), reduce_overlap=True, gather_overlap=True),
+    "megatron-core": Habits(
+        copies=0.0, loss=(14.0, 10.0), reduce_behind_weights=True, reduce_overlap=True, gather_overlap=True
+    ),
     # tp_comm_overlap beside overlap_grad_reduce and overlap_param_gather.
     "nemo": Habits(
         copies=0.0,
         loss=(14.0, 10.0),
+        reduce_behind_weights=True,
         tensor_overlap=USUAL_TENSOR_OVERLAP,
         reduce_overlap=True,
         gather_overlap=True,

@@ -45,11 +45,12 @@ def stage_parts(site: Site, stage: StageLayers) -> tuple[Part, ...]:
 def layer_parts(site: Site, kind: LayerKind) -> tuple[Part, ...]:
     """All work of one layer for one microbatch on one rank, without recompute."""
     model, layout = site.model, site.layout
+    products = [product(site, gemm, layout.number_format.matrix) for gemm in gemms(model, layout, kind)]
     return (
-        *(product(site, gemm, layout.number_format.matrix) for gemm in gemms(model, layout, kind)),
+        *products,
         _attention(site, attention(model, layout, kind)),
         *memory_bound(site, kind),
-        *group_communication(site, kind),
+        *group_communication(site, kind, products),
     )
 
 
