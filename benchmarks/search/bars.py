@@ -117,7 +117,10 @@ def main() -> None:
     options.add_argument("--every", type=int, default=1, help="only every n-th stored case")
     given = options.parse_args()
     lines = []
-    for title, bars in (("stored heuristic schedules", list(stored())[:: given.every]), ("zero-bubble paper", list(paper()))):
+    for title, bars in (
+        ("stored heuristic schedules", list(stored())[:: given.every]),
+        ("zero-bubble paper", list(paper())),
+    ):
         rows = []
         for bar in bars:
             rows.append(solved(bar))
