@@ -44,8 +44,8 @@ def losses_of(path: Path) -> list[float]:
 
 
 def test_a_lost_node(tmp_path: Path) -> None:
-    """The curve over all steps is the one of a job that nobody disturbed, in one process."""
-    alone = ["1f1b", "--layout", "pp=1", "--microbatches", "4", *MODEL, "--checkpoint", str(tmp_path / "alone")]
+    """The curve over all steps is the one of a job that nobody disturbed, at another layout."""
+    alone = ["1f1b", "--layout", "pp=2", "--microbatches", "4", *MODEL, "--checkpoint", str(tmp_path / "alone")]
     quiet = start("pipesim", "run", *alone, "--metrics", str(tmp_path / "quiet"), log=tmp_path / "alone.log")
     assert quiet.wait(150) == 0, (tmp_path / "alone.log").read_text()
     port = free_port()
