@@ -69,8 +69,8 @@ class Board(Protocol):
 class StepResult:
     """What one rank has of one step.
 
-    loss: the sum of its weighted losses. outputs: of the last stage, by microbatch and slice, when not
-    training. begin, end: marks by operation. held: by its stages after each action, if asked for.
+    loss: the sum of its weighted losses. outputs: of the last stage (its losses, where it has targets), by
+    microbatch and slice, when not training. begin, end: marks by operation. held: by its stages after each action, if asked for.
     """
 
     loss: float = 0.0
@@ -219,6 +219,8 @@ class Runner:
             self._losses.append(flatten(outputs)[0][0].detach() * weight)
         else:
             self._result.outputs[act.microbatch, act.slice] = outputs
+            if isinstance(outputs, Tensor) and not outputs.dim():
+                self._losses.append(outputs * weight)
             if self.tokens and act.slice < self.slices - 1:
                 first = act.stage + 1 - self.placement.length
                 self._pass_on(act, Flow.TOKEN, first, outputs, act.slice + 1)

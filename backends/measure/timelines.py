@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -95,7 +96,10 @@ def assemble(program: Program, records: Sequence[RankRecord], *, source: Source 
         left = min(max(over.get(send, arrived), ready), arrived)
         start[send] = start[receive] = (ready - zero) * 1e-9
         end[send], end[receive] = (left - zero) * 1e-9, (arrived - zero) * 1e-9
-    facts = {"losses": [each.loss for each in records]}
+    facts: dict[str, Any] = {"losses": [each.loss for each in records]}
+    peaks = [each.device_peak_bytes for each in records]
+    if None not in peaks:
+        facts["device_peak_bytes"] = peaks
     return Timeline(program, start, end, _memory(program, records, start, end), source, facts)
 
 

@@ -121,6 +121,8 @@ def task_of(program: Program, choice: JobChoice, *, strict: bool = False, weigh_
     if program.comm in ("pair", "rank") and choice.device == "cpu":
         raise BadCase(f"--comm {program.comm} on gloo, which has no such queues", "use --comm edge or blocking")
     require_runnable(program)
+    if choice.model is not None and program.schedule.slicing == "autoregressive":
+        raise BadCase("a schedule that decodes tokens does not train", "use `pipesim generate`, or --emulate")
     source = None
     if choice.model is not None:
         source = find_source(choice.model, seq=choice.seq, seed=choice.seed, dtype=choice.dtype)
