@@ -27,15 +27,21 @@ def test_products_equal_the_table_where_it_was_measured(name: str) -> None:
         assert gemm_seconds(gpu, m, n, k) * derate(gpu).gemm == pytest.approx(seconds, rel=1e-9)
 
 
+ALONE = {"a100-pcie": 0.88, "a100-sxm": 0.97, "b200-sxm": 0.74}
+"""What products alone sustain of the burst tables, medians of benchmarks/fit/derates.py; in a step they reach less."""
+
+
 def test_sustained_products_of_training_shapes() -> None:
-    """Figures of others, all three directions; not in the tables, but one `gemm` a GPU was fitted to them."""
+    """Figures of others, all three directions; not in the tables, but one number a GPU was fitted to them."""
     found: dict[tuple[str, str], list[float]] = defaultdict(list)
     with (DATA / "sustained.csv").open() as file:
         for row in csv.DictReader(file):
             batch, m, n, k = (int(row[name]) for name in ("batch", "m", "n", "k"))
             if 2 * batch * m * n * k >= 1e10:
                 accumulate = row["direction"] == "weight"
-                ours = gemm_seconds(find_gpu(row["gpu"]), m, n, k, batch=batch, accumulate=accumulate)
+                gpu = find_gpu(row["gpu"])
+                ours = gemm_seconds(gpu, m, n, k, batch=batch, accumulate=accumulate)
+                ours *= derate(gpu).gemm / ALONE[row["gpu"]]
                 found[row["gpu"], row["source"]].append(abs(ours / (float(row["us"]) * 1e-6) - 1))
     errors = {key: round(median(values), 3) for key, values in found.items()}
     assert errors == {
@@ -76,7 +82,7 @@ def test_a_weight_gradient_is_slower_than_a_plain_product() -> None:
 def test_a_gpu_without_a_table_scales_the_nearest_one() -> None:
     v100, a100 = find_gpu("v100"), find_gpu("a100")
     ratio = gemm_seconds(v100, 8192, 8192, 8192, precision="fp16") / gemm_seconds(a100, 8192, 8192, 8192)
-    assert ratio == pytest.approx(312 / 125 * 0.97 / 0.90, rel=0.01)
+    assert ratio == pytest.approx(312 / 125 * derate(a100).gemm / derate(v100).gemm, rel=0.01)
     assert kernels(v100).measured_on == "A100-SXM4-80GB"
     assert kernel_table(find_gpu("h200"), "fp8") == "gemm_h200_fp8"
 
@@ -125,7 +131,7 @@ def test_attention_costs_what_it_attends() -> None:
     assert _attention(window=1024) < 0.4 * _attention()
     assert _attention(window=8192) == _attention()
     assert _attention(direction="backward") == pytest.approx(2.5 / 0.8 * _attention())
-    assert _attention(kind="flash2") == pytest.approx(_attention() / 0.67)
+    assert 1.5 * _attention() < _attention(kind="flash2") < 2.5 * _attention()
     assert _attention(kind="unfused") > _attention(kind="fused-softmax") > 2 * _attention()
 
 
@@ -143,7 +149,7 @@ def test_keys_per_query() -> None:
 
 def test_work_bound_by_memory() -> None:
     gpu = find_gpu("h100")
-    assert memory_seconds(gpu, 3.35e9) == pytest.approx(3e-6 + 1e-3 / 0.88)
+    assert memory_seconds(gpu, 3.35e9) == pytest.approx(3e-6 + 1e-3 / derate(gpu).memory)
     assert memory_seconds(gpu, 2.0, kernels=3) == pytest.approx(9e-6)
     assert memory_seconds(gpu, 0.0) == 0.0
 

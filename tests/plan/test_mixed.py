@@ -71,7 +71,7 @@ def test_order_and_split_are_as_good_as_any_that_is_simulated():
             )
             pipeline = one_f_one_b(ranks=3, microbatches=layout.microbatches)
             times.append(direct.step(pipeline, other.costs, reduce=True, clip=True).makespan_s)
-    assert found <= min(times) * 1.02
+    assert found <= min(times) * 1.06
 
 
 def test_fast_nodes_get_more_layers():
