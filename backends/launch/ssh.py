@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pipesim.backends.launch.hosts import Host
-from pipesim.backends.launch.torchrun import Job, node_command
+from pipesim.backends.launch.torchrun import Job, check_nnodes, node_command
 from pipesim.errors import PipesimError
 
 _GRACE_S = 10.0
@@ -44,13 +44,13 @@ def host_command(job: Job, host: Host, ssh: Sequence[str], folder: str) -> list[
 
 
 def run_hosts(job: Job, hosts: Sequence[Host], ssh: Sequence[str], folder: str) -> None:
-    """Run until all hosts have ended. Raises HostFailed when one fails; the others are ended first."""
+    """Run until all hosts have ended. Raises HostFailed when too few are left; those are ended first."""
     running: dict[str, subprocess.Popen[str]] = {}
     try:
         for index, host in enumerate(hosts):
             label = host.name if host.name != "localhost" else f"localhost#{index}"
             running[label] = _start(host_command(job, host, ssh, folder), label)
-        _watch(running)
+        _watch(running, check_nnodes(job.nnodes)[0])
     finally:
         _end(running)
 
@@ -71,15 +71,18 @@ def _pass_on(process: subprocess.Popen[str], label: str) -> None:
         sys.stdout.flush()
 
 
-def _watch(running: dict[str, subprocess.Popen[str]]) -> None:
+def _watch(running: dict[str, subprocess.Popen[str]], least: int) -> None:
+    """Until all have ended; an elastic job goes on while `least` nodes are left."""
     left = dict(running)
     while left:
         for label, process in list(left.items()):
             status = process.poll()
             if status is not None:
                 del left[label]
-            if status:
+            if status and len(left) < least:
                 raise HostFailed(label, status)
+            if status:
+                print(f"pipesim: host {label} is lost (status {status}), {len(left)} go on", file=sys.stderr)
         time.sleep(0.1)
 
 

@@ -31,7 +31,8 @@ def start(*args: str, log: Path) -> subprocess.Popen[bytes]:
 def node(port: int, folder: Path, number: int) -> subprocess.Popen[bytes]:
     return start(
         "torch.distributed.run", "--nnodes=1:2", "--nproc-per-node=2", "--max-restarts=3", "--rdzv-backend=c10d",
-        f"--rdzv-endpoint=localhost:{port}", "--rdzv-id=two", "--rdzv-conf=last_call_timeout=3",
+        f"--rdzv-endpoint=localhost:{port}", "--rdzv-id=two",
+        f"--rdzv-conf=last_call_timeout=3,is_host={int(number == 0)}",
         "-m", "pipesim", "run", "1f1b", "--layout", "pp=2,dp=2", "--fallback", "pp=1,tp=2", "--microbatches", "2",
         *MODEL, "--checkpoint", str(folder / "run"), "--checkpoint-every", "2", "--metrics", str(folder / "losses"),
         log=folder / f"node{number}.log",
@@ -51,7 +52,6 @@ def test_a_lost_node(tmp_path: Path) -> None:
     port = free_port()
     nodes = [node(port, tmp_path, 0)]
     try:
-        time.sleep(2)  # the first has the rendezvous
         nodes.append(node(port, tmp_path, 1))
         until = time.monotonic() + 150
         while len(losses_of(tmp_path / "losses")) < 5 and time.monotonic() < until:
