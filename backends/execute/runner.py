@@ -70,7 +70,8 @@ class StepResult:
     """What one rank has of one step.
 
     loss: the sum of its weighted losses. outputs: of the last stage (its losses, where it has targets), by
-    microbatch and slice, when not training. begin, end: marks by operation. held: by its stages after each action, if asked for.
+    microbatch and slice, when not training. begin, end: marks by operation. held: by its stages after each
+    action, if asked for.
     """
 
     loss: float = 0.0

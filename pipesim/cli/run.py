@@ -133,31 +133,22 @@ def _run_stages(name: str, choice: JobChoice, schedule: dict[str, Any], runtime:
 
         outcome = job.run_job(train_stages, task, choice)
     if outcome is not None:
-        _report(task, outcome, choice, outputs.timeline, outputs.chart, outputs.trace, outputs.metrics, outputs.as_json)
+        _report(task, outcome, choice, outputs)
 
 
-def _report(
-    task: Any,
-    outcome: Any,
-    choice: JobChoice,
-    timeline: Path | None,
-    chart: Path | None,
-    trace: Path | None,
-    metrics: Path | None,
-    as_json: bool,
-) -> None:
+def _report(task: Any, outcome: Any, choice: JobChoice, outputs: Outputs) -> None:
     from pipesim.cli.simulate import write_outputs
 
-    if metrics is not None:
-        _write_metrics(metrics, outcome)
+    if outputs.metrics is not None:
+        _write_metrics(outputs.metrics, outcome)
     if not outcome.records:
-        _print_without_timeline(outcome, as_json)
+        _print_without_timeline(outcome, outputs.as_json)
         return
     made = measured_timeline(task, outcome)
     found = summarize(made)
-    write_outputs(made, found, out=chart, trace=trace, timeline=timeline)
+    write_outputs(made, found, out=outputs.chart, trace=outputs.trace, timeline=outputs.timeline)
     schedule = task.program.schedule
-    if as_json:
+    if outputs.as_json:
         head = {"name": schedule.name, "ranks": schedule.ranks, "microbatches": schedule.microbatches}
         tail = {"source": made.source, "losses": outcome.losses, "step_s": outcome.step_s}
         print(json.dumps(head | found.to_json() | tail))

@@ -17,6 +17,7 @@ from pipesim.cli.run import Json, measured_timeline
 from pipesim.costs.costs_file import CostsFile, write_costs_file
 from pipesim.engine.choose import simulate
 from pipesim.metrics import summarize
+from pipesim.timeline import Timeline
 from pipesim.units import parse_fraction
 
 require_torch()
@@ -77,14 +78,21 @@ def validate(
         write_costs_file(costs_out, lists, numbers, facts)
     file = CostsFile("the profile", {key: tuple(values) for key, values in lists.items()}, numbers)
     predicted = simulate(program, file.of(program.schedule))
-    outcome = profiled.outcome
-    measured = measured_timeline(task, outcome)
-    found = agree(predicted, measured, step_s=outcome.step_s)
+    measured = measured_timeline(task, profiled.outcome)
     if chart is not None:
-        from pipesim.viz.difference import difference
-        from pipesim.viz.output import write_figure
+        _draw(predicted, measured, chart)
+    return _judge(agree(predicted, measured, step_s=profiled.outcome.step_s), allowed, as_json)
 
-        write_figure(difference(predicted, measured, [summarize(predicted), summarize(measured)]), chart)
+
+def _draw(predicted: Timeline, measured: Timeline, path: Path) -> None:
+    from pipesim.viz.comparison import comparison
+    from pipesim.viz.page import write_html
+
+    write_html(comparison([predicted, measured], [summarize(predicted), summarize(measured)]), path)
+
+
+def _judge(found: Agreement, allowed: float, as_json: bool) -> int:
+    """Print the comparison; the exit status."""
     within = abs(found.step_time_error) <= allowed
     if as_json:
         print(json.dumps(found.to_json() | {"within_tolerance": within, "tolerance": allowed}))
