@@ -65,6 +65,11 @@ class RowSchedule:
         return self.family not in _WITHOUT_FLUSH
 
     @property
+    def holds_all(self) -> bool:
+        """Whether activations in flight grow with the number of microbatches."""
+        return self.family == "gpipe"
+
+    @property
     def placement(self) -> Placement:
         """Where its stages are; they do not depend on the number of microbatches."""
         return _placement(self.family, self.ranks, self.virtual)
@@ -72,7 +77,8 @@ class RowSchedule:
     def build(self, microbatches: int) -> Schedule:
         """The order for so many microbatches. Raises Unsuitable."""
         if self.family == "interleaved":
-            return interleaved(ranks=self.ranks, microbatches=microbatches, virtual=self.virtual)
+            group = _group(self.ranks, microbatches)
+            return interleaved(ranks=self.ranks, microbatches=microbatches, virtual=self.virtual, group=group)
         return _BUILDERS[self.family](ranks=self.ranks, microbatches=microbatches)
 
 
@@ -103,6 +109,13 @@ def _comm(family: str, ranks: int, habits: Habits) -> Comm:
     if ranks == 1 or family in _WITHOUT_FLUSH:
         return "edge"
     return habits.interleaved_comm if family == "interleaved" else habits.comm
+
+
+def _group(ranks: int, microbatches: int) -> int:
+    """The smallest group of at least p microbatches that leaves no smaller one over."""
+    least = min(ranks, microbatches)
+    sizes = range(least, microbatches + 1)
+    return next(size for size in sizes if microbatches % size == 0 or microbatches % size >= least)
 
 
 @lru_cache(maxsize=1024)

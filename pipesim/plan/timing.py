@@ -54,7 +54,7 @@ def timed(plan: RowSchedule, costs: Costs, *, reduce: bool) -> Timed:
         extended(one.messages_s, two.messages_s),
         two.sync_s,
         two.busy_s + more * (two.busy_s - one.busy_s),
-        np.maximum(one.peak_bytes, two.peak_bytes),
+        two.peak_bytes + (more if plan.holds_all else 0.0) * (two.peak_bytes - one.peak_bytes),
     )
 
 
