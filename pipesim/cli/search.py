@@ -18,9 +18,10 @@ from pipesim.cli.case import BadCase, CostOptions
 from pipesim.cli.search_output import print_result, to_json
 from pipesim.cli.search_prices import prices_of
 from pipesim.cli.simulate import Json
+from pipesim.costs.costs import WrongStages
 from pipesim.errors import PipesimError
 from pipesim.files import require_writable
-from pipesim.ir.formats import write_schedule
+from pipesim.ir.formats import SUFFIXES, write_schedule
 from pipesim.ir.memory import RELEASE_AT_INPUT, Release
 from pipesim.ir.schedule import Schedule
 from pipesim.plan.search.find import Result, find_order
@@ -90,6 +91,8 @@ def search(
     Example: pipesim search -p 8 -m 32 -v 2 --costs F=10ms,I=12ms,W=8ms,C=1ms --memory-limit 5mb --out best.json
     """
     if out is not None:
+        if out.suffix.lower() not in SUFFIXES:
+            raise BadCase(f"--out {out}: no such kind of schedule file", f"there are {', '.join(SUFFIXES)}")
         require_writable(out)
     given = CostOptions(
         costs, model, cluster, tp, dp, micro_batch=micro_batch, global_batch=global_batch, seq=seq, recompute=recompute,
@@ -139,7 +142,7 @@ class _Searches:
     limit_s: float
 
     def best_of(self, settings: Sequence[Setting]) -> Result:
-        """Search each in its part of the time; the best result. Raises the first error where none can be had."""
+        """Search each in its part of the time; the best result. Raises why none can be had."""
         best: Result | None = None
         problem: PipesimError | None = None
         for setting in settings:
@@ -149,7 +152,7 @@ class _Searches:
                     setting, others=self.others, starts=self.starts, effort=self.effort, seed=self.seed, report=watch
                 )
             except PipesimError as error:  # costs for another number of stages, too few layers, too little memory
-                problem = problem or error
+                problem = error if problem is None or isinstance(problem, WrongStages) else problem
                 continue
             if best is None or made.best.step_time_s < best.best.step_time_s:
                 best = made

@@ -13,6 +13,7 @@ from pipesim.plan.search.arrays import Layout
 from pipesim.plan.search.bounds import paths
 from pipesim.plan.search.candidates import Candidate, candidate
 from pipesim.plan.search.listing import Rules, list_schedule
+from pipesim.plan.search.orders import from_schedule, serial
 from pipesim.plan.search.patterns import Pattern, changed, starting_patterns
 from pipesim.plan.search.problem import F, I, W
 
@@ -28,25 +29,8 @@ class _Tried:
 
 def one_at_a_time(layout: Layout) -> Candidate | None:
     """Each microbatch alone through all stages and back: what fits any limit that can be met."""
-    problem, stages = layout.problem, layout.problem.stages
-    length = problem.placement.length
-    rows: list[list[Ints]] = [[] for _ in range(problem.ranks)]
-    for chain in range(problem.placement.chains):
-        down = np.arange(length) + chain * length
-        for kind, order in ((F, down), (I, down[::-1]), (W, down[::-1])):
-            for stage in order.tolist() if kind < problem.kinds else ():
-                rows[problem.rank_of[stage]].append(kind * stages + stage)
-    return candidate(layout, _microbatch_by_microbatch(layout, rows), "one at a time")
-
-
-def _microbatch_by_microbatch(layout: Layout, rows: list[list[Ints]]) -> Ints:
-    (_, stages, most), parts = layout.shape, []
-    for row in rows:
-        kind_stage = np.asarray(row, np.int64)
-        every = kind_stage[None, :] * most + np.arange(most)[:, None]
-        there = np.arange(most)[:, None] < layout.problem.counts[kind_stage % stages][None, :]
-        parts.append(every[there])
-    return np.concatenate(parts)
+    order = from_schedule(layout, serial(layout.problem.placement, layout.problem.microbatches))
+    return None if order is None else candidate(layout, order, "one at a time")
 
 
 def constructions(layout: Layout, *, climbs: int, seed: int) -> Iterator[Candidate]:

@@ -10,11 +10,13 @@ import numpy as np
 from pipesim.ir.action import Kind
 from pipesim.ir.check import check
 from pipesim.ir.schedule import Schedule
+from pipesim.plan.search.orders import serial
+from pipesim.plan.search.problem import LimitTooSmall
 from pipesim.plan.search.rivals import Rival, priced
 from pipesim.plan.search.search import Effort, Found, Report, search
 from pipesim.plan.search.setting import Setting
 
-_TRIES = 4  # with more and more of the limit left free for messages
+_TRIES = 8  # with more and more of the limit left free for messages
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,14 +57,19 @@ def find_order(
     """
     problem = setting.problem()
     known = [*starts, *(one.schedule for one in others if one.fits)]
-    for _ in range(_TRIES):
+    for turn in range(_TRIES):
         found = search(problem, starts=known, effort=effort, seed=seed, report=report)
         best = priced("search", found.schedule, setting)
         over = np.maximum(setting.over(best.schedule, best.peak_bytes), 0.0)
         if not over.any() or found.interrupted:
             break
-        setting = replace(setting, margin=setting.margin + over)
-        problem = setting.problem()
+        setting = replace(setting, margin=setting.margin + over * 2**turn)
+        try:
+            problem = setting.problem()
+        except LimitTooSmall:
+            break
+    if not best.fits:
+        best = priced("search", serial(setting.placement, setting.microbatches), setting)
     check(found.schedule)
     for one in others:  # a family may do what the search cannot, such as fused pairs that overlap
         if one.fits and alike(one.schedule, setting) and (one.step_time_s < best.step_time_s or not best.fits):

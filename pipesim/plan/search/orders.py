@@ -6,9 +6,22 @@ import numpy as np
 
 from pipesim.ir.action import Kind
 from pipesim.ir.atoms import Atoms, Ints
+from pipesim.ir.placement import Placement
 from pipesim.ir.schedule import Schedule
 from pipesim.plan.search.arrays import Layout
 from pipesim.plan.search.problem import F, I, Problem, W
+
+
+def serial(placement: Placement, microbatches: int) -> Schedule:
+    """Each microbatch alone down its chain and up; the next one waits in its buffer."""
+    rows: list[list[str]] = [[] for _ in range(placement.ranks)]
+    for microbatch in range(microbatches):
+        chain = microbatch % placement.chains
+        stages = range(chain * placement.length, (chain + 1) * placement.length)
+        for kind, order in (("F", stages), ("B", stages[::-1])):
+            for stage in order:
+                rows[placement.ranks_of_stages[stage]].append(f"{stage}{kind}{microbatch}")
+    return Schedule.of_texts("one at a time", placement, microbatches, rows)
 
 
 def to_schedule(layout: Layout, order: Ints, name: str) -> Schedule:

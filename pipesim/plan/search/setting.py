@@ -17,6 +17,7 @@ from pipesim.ir.needs import Flow
 from pipesim.ir.placement import Placement
 from pipesim.ir.schedule import Schedule
 from pipesim.plan.search.limit import BadLimit, Limit
+from pipesim.plan.search.orders import serial
 from pipesim.plan.search.problem import FIT, F, I, LimitTooSmall, Memory, Problem
 
 
@@ -45,7 +46,7 @@ class Setting:
 
     def problem(self) -> Problem:
         """Raises NoCost, WrongStages, LimitTooSmall, BadLimit."""
-        costs = self.prices.of(_alone(self.placement))
+        costs = self.prices.of(serial(self.placement, 2 * self.placement.chains))
         splits = Kind.I in costs.seconds and Kind.W in costs.seconds
         seconds = np.zeros((3, self.placement.stages))
         for row, kind in enumerate((Kind.F, Kind.I, Kind.W) if splits else (Kind.F, Kind.B)):
@@ -68,7 +69,7 @@ class Setting:
                 raise BadLimit(str(self.limit), "the costs know no bytes, so only microbatches can be counted")
             limit = known if self.limit is None else np.full(ranks, self.limit.value)
             assert limit is not None
-            alone = simulate(lower(_alone(self.placement)), costs).memory
+            alone = simulate(lower(serial(self.placement, 2 * self.placement.chains)), costs).memory
             assert alone is not None
             memory = Memory(held.activation, held.released_at_input, unlimited)
             others = alone.peak - _of_one_microbatch(self.placement, memory.take)
@@ -100,17 +101,6 @@ class Setting:
         """Most bytes each rank holds, with messages under way; None where the costs know none."""
         memory = simulate(lower(schedule), self.prices.of(schedule)).memory
         return None if memory is None else memory.peak
-
-
-def _alone(placement: Placement) -> Schedule:
-    """One microbatch down and up each chain, one chain after the other."""
-    rows: list[list[str]] = [[] for _ in range(placement.ranks)]
-    for chain in range(placement.chains):
-        stages = range(chain * placement.length, (chain + 1) * placement.length)
-        for kind, order in (("F", stages), ("B", stages[::-1])):
-            for stage in order:
-                rows[placement.ranks_of_stages[stage]].append(f"{stage}{kind}{chain}")
-    return Schedule.of_texts("one microbatch", placement, placement.chains, rows)
 
 
 def _of_one_microbatch(placement: Placement, take: Floats) -> Floats:

@@ -1,0 +1,112 @@
+"""`pipesim search`: what it prints, writes and refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from pipesim.cli.app import main
+from pipesim.ir.check import check
+from pipesim.ir.formats import read_schedule
+
+QUICK = ["--rounds", "2", "--exact", "2s"]
+COSTS = ["--costs", "F=10ms,I=12ms,W=8ms,C=1ms"]
+
+
+def test_json_and_the_file_agree(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "best.json"
+    asked = ["search", "-p", "2", "-m", "4", "-v", "2", "--placement", "vee", *COSTS, "--memory-limit", "1.5mb", *QUICK]
+    assert main([*asked, "--out", str(out), "--json"]) == 0
+    printed = capsys.readouterr()
+    found = json.loads(printed.out)
+    assert {"makespan_s", "lower_bound_s", "gap", "peak_activations", "families"} <= set(found)
+    assert found["makespan_s"] >= found["lower_bound_s"] * (1 - 1e-9)
+    assert max(found["peak_activations"]) <= 1.5
+    assert "best" in printed.err
+    assert "bound" in printed.err
+    fitting = [one for one in found["families"] if one["fits"] and one["placement"] == "vee"]
+    assert all(one["ratio"] >= 1 for one in fitting)
+    schedule = read_schedule(out)
+    check(schedule, max_activations=1.5)
+    assert main(["simulate", str(out), *COSTS, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["makespan_s"] == pytest.approx(found["makespan_s"])
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".txt"])
+def test_other_files(tmp_path: Path, suffix: str) -> None:
+    out = tmp_path / f"best{suffix}"
+    assert main(["search", "-p", "2", "-m", "3", "-v", "1", *COSTS, *QUICK, "--out", str(out)]) == 0
+    check(read_schedule(out))
+
+
+def test_the_best_of_the_usual_placements(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["search", "-p", "2", "-m", "4", *COSTS, *QUICK]) == 0
+    printed = capsys.readouterr()
+    assert "placement" in printed.out
+    assert "families on the same costs" in printed.out
+    assert {line.split(":")[0] for line in printed.err.splitlines()} == {"linear", "vee", "looped"}
+
+
+def test_a_costs_file_decides_how_many_stages_there_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "costs.json"
+    data = {"format": "pipesim-costs", "F": [1, 1, 1, 2], "I": [1, 1, 1, 2], "W": [1, 1, 1, 2], "latency_s": 0.1}
+    file.write_text(json.dumps(data | {"activation_bytes": [1e9] * 4, "released_at_input": [0.5] * 4}))
+    asked = ["search", "-p", "2", "-m", "4", "--costs", str(file), *QUICK, "--json"]
+    assert main([*asked, "--memory-limit", "5GB"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert len(found["placement"]["ranks_of_stages"]) == 4
+    assert max(found["peak_memory_bytes"]) <= 5e9
+    assert main([*asked, "--memory-limit", "1GB"]) == 2
+    assert "the smallest limit that can be met is" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["-p", "4", "-m", "8", *COSTS, "--memory-limit", "0.5mb"], "the smallest limit that can be met is 1mb"),
+        (["-p", "4", "-m", "8", *COSTS, "--memory-limit", "lots"], "memory limit"),
+        (["-p", "4", "-m", "8", *COSTS, "--memory-limit", "60GB"], "the costs know no bytes"),
+        (["-p", "4", "-m", "8", *COSTS, "--placement", "circle"], "placement circle"),
+        (["-p", "4", "-m", "8", *COSTS, "--release", "never"], "--release never"),
+        (["-p", "4", "-m", "8", *COSTS, "--time-limit", "soon"], "time limit"),
+        (["-p", "4", "-m", "8", *COSTS, "--start-from", "zb-w"], "no schedule 'zb-w'"),
+        (["-p", "4", "-m", "8"], "no times given"),
+        (["-p", "4", *COSTS], "no number of microbatches"),
+        (["-p", "4", "-m", "8", "--costs", "F=1:2:3,I=1:2:3,W=1:2:3"], "3 values"),
+        (["-p", "4", "-m", "8", *COSTS, "--out", "best.html"], "best.html"),
+    ],
+)
+def test_what_cannot_work_is_one_line(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["search", *arguments]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert message in printed.err
+    assert len(printed.err.splitlines()) == 1
+
+
+@pytest.mark.slow
+def test_ctrl_c_writes_the_best_so_far(tmp_path: Path) -> None:
+    out = tmp_path / "best.json"
+    asked = ["search", "-p", "4", "-m", "9", "--placement", "vee", *COSTS, "--memory-limit", "2mb", "--out", str(out)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pipesim", *asked, "--time-limit", "200s", "--exact", "0", "--json"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | {"PYTHONUNBUFFERED": "1"},
+    )  # fmt: skip
+    assert process.stderr is not None
+    begun = time.monotonic()
+    for line in process.stderr:
+        if "improving" in line:
+            break
+    process.send_signal(signal.SIGINT)
+    printed, _ = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert time.monotonic() - begun < 150
+    assert json.loads(printed)["interrupted"] is True
+    check(read_schedule(out), max_activations=2)
