@@ -14,6 +14,9 @@ settings.load_profile("ci" if os.environ.get("CI") else "default")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "slow" in item.keywords:  # real processes, ports and clocks: a busy machine disturbs one run, not three
+            item.add_marker(pytest.mark.flaky(reruns=2, reruns_delay=2))
     if any(Path("/dev").glob("nvidia[0-9]*")):
         return
     for item in items:
