@@ -43,7 +43,7 @@ def run(folder: Path, cases: list[Case]) -> list[Generated]:
     return found
 
 
-@pytest.mark.parametrize("kind", ["tied", "mistral"])
+@pytest.mark.parametrize("kind", ["tied", pytest.param("mistral", marks=pytest.mark.slow)])
 def test_greedy_tokens_are_those_of_transformers(kind: str, tmp_path: Path) -> None:
     model = make(tmp_path, kind).double()
     expected = []

@@ -55,6 +55,7 @@ def read_and_write(folders: list[str], out: str) -> dict[tuple[str, int], list[A
     return found
 
 
+@pytest.mark.slow
 def test_logits_and_what_is_written_are_those_of_transformers(tmp_path: Path) -> None:
     models = {kind: make(tmp_path / "in" / kind, kind) for kind in KINDS}
     make(tmp_path / "in" / "llama", "llama").save_pretrained(tmp_path / "in" / "llama", max_shard_size="20KB")

@@ -54,6 +54,7 @@ def loading(folder: Path, stages: int, number: int) -> int:
     return int(subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_rank_reads_its_own_part_only(tmp_path: Path) -> None:
     config = tiny_decoder(**CONFIG)

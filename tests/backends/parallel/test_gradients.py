@@ -98,6 +98,7 @@ def shapes_of_models() -> dict[str, float]:
     }
 
 
+@pytest.mark.slow
 def test_gradients_of_models_of_all_shapes() -> None:
     for found in run_group(4, shapes_of_models, timeout_s=150):
         assert {case: worst for case, worst in found.items() if not worst < 1e-9} == {}
@@ -126,6 +127,7 @@ def _halved(program: Any) -> Any:
     return lower(made, reduce=True, clip=True)
 
 
+@pytest.mark.slow
 def test_gradients_accumulate_over_runs_of_the_pipeline() -> None:
     assert max(run_group(4, accumulated)) < 1e-9
 

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 
 from pipesim.backends.measure.timelines import assemble, gather, record
@@ -57,6 +58,7 @@ def differences(which: list[int]) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_counts_and_bytes_are_those_of_the_simulation() -> None:
     for found in run_group(4, differences, list(range(len(CASES))), timeout_s=150):
         assert found == {}
