@@ -20,7 +20,7 @@ from pipesim.costs.network import Network, Route
 from pipesim.engine.durations import durations
 from pipesim.engine.event import simulate
 from pipesim.ir.lower import lower
-from pipesim.ir.program import Program
+from pipesim.ir.program import Comm, Program
 from pipesim.ir.schedule import Schedule
 
 
@@ -40,10 +40,10 @@ class Compared:
 
 
 def compare_emulated(
-    schedules: Sequence[Schedule], costs: Sequence[Costs], *, steps: int = 3
+    schedules: Sequence[Schedule], costs: Sequence[Costs], *, steps: int = 3, comm: Comm = "edge"
 ) -> tuple[list[Compared], HostTimes]:
     """Run schedules of equally many ranks, and predict each from `costs` and what the host was seen to add."""
-    programs = [lower(schedule) for schedule in schedules]
+    programs = [lower(schedule, comm=comm) for schedule in schedules]
     tasks = [
         Task(program, emulate=one, steps=steps, weigh_memory=False)
         for program, one in zip(programs, costs, strict=True)

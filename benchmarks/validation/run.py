@@ -53,17 +53,21 @@ def main() -> None:
     options.add_argument("--microbatches", type=int, default=16)
     options.add_argument("--steps", type=int, default=5)
     options.add_argument("--schedules", default="")
+    options.add_argument("--comm", default="edge", choices=["edge", "blocking"])
     options.add_argument("--json", action="store_true", help="one object, for the first of --ranks")
     given = options.parse_args()
     for ranks in map(int, given.ranks.split(",")):
         some = schedules(ranks, given.microbatches, list(filter(None, given.schedules.split(","))))
         costs = [plain_costs(TIMES).of(schedule) for schedule in some]
-        rows, host = compare_emulated(some, costs, steps=given.steps)
+        rows, host = compare_emulated(some, costs, steps=given.steps, comm=given.comm)
         if given.json:
             found = [asdict(row) | {"error": row.error} for row in rows]
             print(json.dumps({"rows": found, "misordered": misordered(rows)}))
             return
-        print(f"p = {ranks}, m = {given.microbatches}; host {host.action_s * 1e6:.0f} µs an action, ", end="")
+        print(
+            f"p = {ranks}, m = {given.microbatches}, {given.comm}; host {host.action_s * 1e6:.0f} µs an action, ",
+            end="",
+        )
         print(f"{host.message_s * 1e6:.0f} µs a message")
         print(f"{'schedule':16}{'predicted ms':>14}{'measured ms':>14}{'error':>9}{'same order':>12}")
         for row in rows:
