@@ -10,8 +10,6 @@ from typing import Annotated, Any
 import typer
 
 from pipesim.cli.simulate import Json
-from pipesim.errors import PipesimError
-from pipesim.files import require_writable
 from pipesim.engine.goodput import (
     Goodput,
     Reliability,
@@ -20,6 +18,8 @@ from pipesim.engine.goodput import (
     simulate_goodput,
     young_daly_s,
 )
+from pipesim.errors import PipesimError
+from pipesim.files import require_writable
 from pipesim.units import parse_seconds
 
 Time = Annotated[str, typer.Option(metavar="TIME")]

@@ -43,9 +43,7 @@ class WrongStages(PipesimError):
     stages: int
 
     def __str__(self) -> str:
-        return (
-            f"{self.what} has {self.given} values for {self.stages} stages: give one number, or {self.stages}"
-        )
+        return f"{self.what} has {self.given} values for {self.stages} stages: give one number, or {self.stages}"
 
 
 @dataclass(frozen=True, eq=False)

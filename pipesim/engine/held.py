@@ -83,8 +83,9 @@ def _guests(program: Program, held: StageBytes, start: Floats, end: Floats) -> _
     """Activations that a rank keeps for another one, from the start of their way there to the end of that back."""
     ops, refuge = program.ops, program.schedule.refuge or (None,) * program.ranks
     away, back = np.flatnonzero(ops.kind == Kind.X), np.flatnonzero(ops.kind == Kind.L)
-    away, back = (moves[np.lexsort((ops.slice[moves], ops.microbatch[moves], ops.stage[moves]))]
-                  for moves in (away, back))
+    away, back = (
+        moves[np.lexsort((ops.slice[moves], ops.microbatch[moves], ops.stage[moves]))] for moves in (away, back)
+    )
     host = np.array([-1 if to is None else to for to in refuge], np.int64)[program.rank[away]] if len(away) else away
     there = host >= 0
     size = held.activation[ops.stage[away[there]]] / program.schedule.slices
