@@ -17,7 +17,7 @@ from pipesim.ir.action import Kind
 from pipesim.ir.lower import lower
 from pipesim.ir.needs import Flow
 from pipesim.ir.order import Deadlock
-from pipesim.ir.placement import linear, vee
+from pipesim.ir.placement import linear
 from pipesim.ir.schedule import Schedule
 from pipesim.metrics import summarize
 from pipesim.schedules.one_f_one_b import one_f_one_b
