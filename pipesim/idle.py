@@ -183,9 +183,7 @@ def critical_path(timeline: Timeline) -> list[int]:
             candidates += [int(need) for need in program.needs_of(end)]
             candidates += before.get(int(lanes.batch[end]), [])
         if program.is_compute[op]:
-            candidates += [
-                int(n) for mate in lanes.members[int(lanes.batch[op])] for n in program.needs_of(mate)
-            ]
+            candidates += [int(n) for mate in lanes.members[int(lanes.batch[op])] for n in program.needs_of(mate)]
         earlier = [one for one in candidates if one not in seen and one != other]
         if not earlier:
             break

@@ -72,9 +72,7 @@ class Metrics:
         for name in self.__dataclass_fields__:
             if name != "per_rank" and getattr(self, name) is not None:
                 found[name] = _plain(getattr(self, name))
-        found["per_rank"] = {
-            name: _plain(getattr(self.per_rank, name)) for name in RankMetrics.__dataclass_fields__
-        }
+        found["per_rank"] = {name: _plain(getattr(self.per_rank, name)) for name in RankMetrics.__dataclass_fields__}
         return found
 
 
@@ -99,9 +97,7 @@ def summarize(timeline: Timeline, costs: Costs | None = None) -> Metrics:
     widest = int(np.argmax(span))
     causes = attribute_idle(timeline, busy)
     memory = timeline.memory
-    per_rank = RankMetrics(
-        busy, span, _over(idle, makespan), _over(idle, busy), _over(span - busy, span), causes
-    )
+    per_rank = RankMetrics(busy, span, _over(idle, makespan), _over(idle, busy), _over(span - busy, span), causes)
     return Metrics(
         makespan_s=makespan,
         step_time_s=timeline.step_time_s,

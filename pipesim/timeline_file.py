@@ -133,9 +133,7 @@ def _from_jsonl(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     columns["need"] = np.asarray([need for each in needs for need in each], np.int64)
     columns["need_offsets"] = np.cumsum([0, *map(len, needs)])
     memory = header["memory"] or {}
-    columns |= {
-        f"memory_{name}": np.asarray(memory[name]) for name in ("offsets", "time_s", "change_bytes") if memory
-    }
+    columns |= {f"memory_{name}": np.asarray(memory[name]) for name in ("offsets", "time_s", "change_bytes") if memory}
     return header, columns
 
 

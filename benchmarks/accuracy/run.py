@@ -36,7 +36,8 @@ def runs(rows: list[dict[str, Any]]) -> list[Run]:
 
 def print_table(found: list[Score], trivial: dict[str, Score]) -> None:
     print(
-        f"{'source':26} {'rows':>5} {'median':>7} {'p90':>7} {'bias':>7} {'tau':>6} {'clear':>6} {'memory':>7} | trivial, tau"
+        f"{'source':26} {'rows':>5} {'median':>7} {'p90':>7} {'bias':>7} {'tau':>6} {'clear':>6} "
+        f"{'memory':>7} | trivial, tau"
     )
     for one in found:
         other = trivial[one.source]

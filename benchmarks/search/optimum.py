@@ -1,8 +1,8 @@
 """How far the heuristics are from the proven optimum: random costs, 2 to 4 ranks, 2 to 8 microbatches.
 
-`python benchmarks/search/optimum.py [--cases 60] [--exact 60]` writes optimum.txt beside it. The exact solver starts from
-the best order found; where it proves nothing in its time, the case is counted apart, with the gap to the best of both
-bounds.
+`python benchmarks/search/optimum.py [--cases 60] [--exact 60]` writes optimum.txt beside it. The exact solver
+starts from the best order found; where it proves nothing in its time, the case is counted apart, with
+the gap to the best of both bounds.
 """
 
 from __future__ import annotations

@@ -81,7 +81,8 @@ def core_layout(request: Request, core: Core) -> Layout:
     return Layout(
         tp=core.tp, cp=core.cp, ep=core.ep, dp=core.ep, micro_batch=core.micro_batch,
         global_batch=core.micro_batch * core.ep, sequence_parallel=core.sequence_parallel,
-        recompute=core.recompute, seq=request.seq, precision=request.precision, framework=request.framework, attention=request.attention,
+        recompute=core.recompute, seq=request.seq, precision=request.precision, framework=request.framework,
+        attention=request.attention,
     )  # fmt: skip
 
 

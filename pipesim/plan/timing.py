@@ -25,8 +25,11 @@ _ROUNDS = 6  # microbatches for each rank after which runs are extended
 
 @dataclass(frozen=True)
 class Timed:
-    """Seconds of one step, from its start to the next one's where steps follow each other. messages_s: how much sooner it would end without messages; sync_s: reduction that
-    compute cannot hide. busy_s, peak_bytes: (ranks,)."""
+    """Seconds of one step, from its start to the next one's where steps follow each other.
+
+    messages_s: how much sooner it would end without messages; sync_s: reduction that compute cannot hide.
+    busy_s, peak_bytes: (ranks,).
+    """
 
     step_s: float
     makespan_s: float

@@ -43,8 +43,7 @@ def test_every_preset_builds(name: str) -> None:
         ),
         (
             "dgx-h100:",
-            "cluster 'dgx-h100:': the count after ':' is of nodes, "
-            "e.g. dgx-h100:8, or dgx-h100:8x4 for 4 GPUs of each",
+            "cluster 'dgx-h100:': the count after ':' is of nodes, e.g. dgx-h100:8, or dgx-h100:8x4 for 4 GPUs of each",
         ),
         ("dgx-h100:0", "cluster 'dgx-h100:0': needs at least 1 node, e.g. dgx-h100:1"),
         ("dgx-h100:2x9", "cluster 'dgx-h100': a node has 8 GPUs, so 1 to 8 of them can be used, not 9"),

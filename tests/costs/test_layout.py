@@ -95,7 +95,7 @@ FREE_TEXT = {
     "softmax": ({"attention": "unfused (megatron fused softmax)"}, "attention", "fused-softmax"),
     "torch": ({"attention": "torch"}, "attention", "unfused"),
     "of a framework without extensions": ({"attention": "unfused", "framework": "nanotron"}, "attention", "unfused"),
-    "triton": ({"attention": "flash (triton)"}, "attention_kernel", "triton"),
+    "triton kernel": ({"attention": "flash (triton)"}, "attention_kernel", "triton"),
     "not stated": ({"attention": "unfused or flash (not stated)"}, "attention", "fused-softmax"),
     "fp16/bf16": ({"precision": "fp16/bf16"}, "precision", "bf16"),
     "fp16 of old": ({"precision": "fp16/bf16", "framework": "Megatron-DeepSpeed"}, "precision", "fp16"),

@@ -37,7 +37,7 @@ def costs(plan: RowSchedule, seed: int) -> Costs:
     return Costs(
         count,
         {Kind.F: forward, Kind.I: back, Kind.W: weight, Kind.B: back + weight},
-        message_bytes={flow: ones for flow in (Flow.ACTIVATION, Flow.GRADIENT)},
+        message_bytes=dict.fromkeys((Flow.ACTIVATION, Flow.GRADIENT), ones),
         network=Network(Route(0.02, 50.0)),
         reduce_s=0.3 * ones,
         optimizer_s=0.1 * ones,
@@ -47,10 +47,10 @@ def costs(plan: RowSchedule, seed: int) -> Costs:
 
 @pytest.mark.parametrize("plan", PLANS, ids=lambda plan: f"{plan.family} {plan.comm} {plan.virtual}")
 @pytest.mark.parametrize("more", [4, 9])
-def test_an_extended_run_equals_the_whole_one(
-    plan: RowSchedule, more: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plan = replace(plan, microbatches=(6 + more) * plan.ranks + (0 if "interleaved" in plan.family else plan.ranks // 2))
+def test_an_extended_run_equals_the_whole_one(plan: RowSchedule, more: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = replace(
+        plan, microbatches=(6 + more) * plan.ranks + (0 if "interleaved" in plan.family else plan.ranks // 2)
+    )
     prices = costs(plan, more)
     extended = timed(plan, prices, reduce=True)
     monkeypatch.setattr("pipesim.plan.timing._ROUNDS", 1000)

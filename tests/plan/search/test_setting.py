@@ -38,7 +38,7 @@ def in_bytes(stages: int, limit: float | None = None) -> Costs:
     )  # fmt: skip
     return Costs(
         stages,
-        {kind: ones for kind in (Kind.F, Kind.I, Kind.W)},
+        dict.fromkeys((Kind.F, Kind.I, Kind.W), ones),
         message_bytes={Flow.ACTIVATION: 0.1 * GB * ones, Flow.GRADIENT: 0.1 * GB * ones},
         network=Network(default=Route(0.01, 10 * GB)),
         held=held,
