@@ -210,7 +210,7 @@ def layout_of(options: CostOptions, ranks: int, devices: int) -> Layout:
         micro_batch=options.micro_batch,
         global_batch=options.global_batch or ranks * dp * options.micro_batch,
         seq=options.seq,
-        split=layer_counts(split) if split[:1].isdigit() else split,  # type: ignore[arg-type]
+        split=layer_counts(split) if split[:1].isdecimal() else split,  # type: ignore[arg-type]
     )
 
 
@@ -232,7 +232,7 @@ def habits_with(framework: str, overlap: str | None) -> Habits:
 
 def layer_counts(text: str) -> tuple[int, ...]:
     parts = text.split(",")
-    if not all(part.strip().isdigit() for part in parts):
+    if not all(part.strip().isdecimal() for part in parts):
         raise BadCase(f"--split {text}: not numbers of layers", "expected e.g. 10,12,10, one number a stage")
     return tuple(int(part) for part in parts)
 

@@ -86,7 +86,7 @@ def generate(
 
 def _numbers(text: str) -> list[int]:
     parts = text.split(",")
-    if not all(part.strip().isdigit() for part in parts):
+    if not all(part.strip().isdecimal() for part in parts):
         raise BadCase(f"--prompt-tokens {text}: not token numbers", "expected e.g. 1,306,4658")
     return [int(part) for part in parts]
 

@@ -34,15 +34,23 @@ Option = Annotated[
     list[str] | None, typer.Option("--option", "-o", metavar="KEY=VALUE", help="Any other option of the schedule.")
 ]
 
+# What every schedule has, so that it is no option of one.
+_NAMED = {
+    "name": "the argument, e.g. 1f1b",
+    "ranks": "--ranks, e.g. --ranks 4",
+    "microbatches": "--microbatches, e.g. --microbatches 8",
+}
+
 
 @dataclass(eq=False)
 class BadOption(PipesimError):
     """An option of a schedule that is not written as one."""
 
     given: str
+    rule: str = "expected a name and a value, as in --option virtual=2"
 
     def __str__(self) -> str:
-        return f"--option {self.given!r}: expected a name and a value, as in --option virtual=2"
+        return f"--option {self.given!r}: {self.rule}"
 
 
 def schedule_from_options(
@@ -97,6 +105,8 @@ def _parse_option(text: str) -> tuple[str, Any]:
     key = key.strip().replace("-", "_")
     if not equals or not key.isidentifier() or not value.strip():
         raise BadOption(text)
+    if key in _NAMED:
+        raise BadOption(text, f"{key} is not one of these; give it as {_NAMED[key]}")
     return key, _parse_value(value.strip())
 
 

@@ -145,13 +145,13 @@ def _numbers(name: str, text: str | None, least: int = 1) -> tuple[int, ...] | N
     if text is None:
         return None
     parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdigit() and int(part) >= least for part in parts):
+    if not all(part.isdecimal() and int(part) >= least for part in parts):
         raise ImpossibleRequest(f"--{name} {text}: not whole numbers from {least}", f"expected e.g. --{name} 1,2,4")
     return tuple(int(part) for part in parts)
 
 
 def _split(text: str) -> Any:
-    return tuple(int(part) for part in text.split("+")) if text.replace("+", "").isdigit() else text
+    return tuple(int(part) for part in text.split("+")) if text.replace("+", "").isdecimal() else text
 
 
 def _search(request: Request, top: int, workers: int | None) -> Found:

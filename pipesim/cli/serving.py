@@ -123,7 +123,7 @@ def serving(
 def _with_pool(decode: Deployment, text: str) -> Pools:
     """The deployment with a pool for prompts before it: "4x1x2" is two replicas of tp 4 and one stage."""
     parts = text.lower().split("x")
-    if len(parts) != 3 or not all(part.isdigit() and int(part) for part in parts):
+    if len(parts) != 3 or not all(part.isdecimal() and int(part) for part in parts):
         raise BadCase(f"--prefill {text}: not TPxPPxREPLICAS", "expected e.g. 4x1x2")
     tp, pp, copies = (int(part) for part in parts)
     return pools_of(replace(decode, tp=tp, pp=pp, replicas=copies, groups=0), decode)

@@ -92,7 +92,7 @@ def breakdown(case: Case) -> Table | None:
     for column in ("work", "kind", "forward", "input gradient", "weight gradient", "share"):
         table.add_column(column, justify="left" if column in ("work", "kind") else "right")
     parts = add_up(made.parts[stage])
-    whole = sum(part.total_s for part in parts)
+    whole = sum(part.total_s for part in parts) or 1.0  # a stage may have no layers
     for part in parts:
         times = (format_seconds(value) for value in (part.forward_s, part.input_s, part.weight_s))
         table.add_row(part.name, part.group, *times, f"{part.total_s / whole:.1%}")

@@ -81,7 +81,7 @@ def degrees_of(text: str) -> dict[str, int]:
     found: dict[str, int] = {}
     for part in text.split(","):
         axis, _, number = (word.strip() for word in part.partition("="))
-        if axis not in _AXES or axis in found or not number.isdigit() or not int(number):
+        if axis not in _AXES or axis in found or not number.isdecimal() or not int(number):
             raise BadCase(f"--layout {text}: {part.strip()!r}", f"degrees of {', '.join(_AXES)} as in pp=2,tp=2,dp=2")
         found[axis] = int(number)
     return found
@@ -102,7 +102,7 @@ def layout_of(choice: JobChoice, parallel: ParallelChoice, *, microbatches: int,
         "micro_batch": choice.micro_batch,
         "global_batch": degrees.get("dp", 1) * microbatches * choice.micro_batch * parallel.accumulate,
         "seq": choice.seq,
-        "split": layer_counts(parallel.split) if parallel.split[:1].isdigit() else parallel.split,
+        "split": layer_counts(parallel.split) if parallel.split[:1].isdecimal() else parallel.split,
     }
     return Layout(**given)
 

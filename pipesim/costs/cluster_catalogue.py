@@ -10,7 +10,8 @@ from pipesim.costs.cluster import Cluster, Node
 from pipesim.costs.cluster_parts import BadCluster, cluster_of, node_of, wire
 from pipesim.costs.gpu import Gpu, find_gpu
 
-_COUNT = re.compile(r"(?P<nodes>\d+)(x(?P<gpus>\d+))?")
+_COUNT = re.compile(r"(?P<nodes>\d{1,18})(x(?P<gpus>\d{1,18}))?", re.ASCII)
+MOST_NODES = 1_000_000
 
 
 def cluster_names() -> tuple[str, ...]:
@@ -39,6 +40,8 @@ def load_cluster(text: str | Path) -> Cluster:
 def preset(name: str, *, nodes: int, gpus: int | None = None) -> Cluster:
     """`nodes` nodes of a preset, `gpus` of each where not all are used."""
     content = read_catalogue("clusters.yaml")
+    if nodes > MOST_NODES:
+        raise BadCluster(repr(f"{name}:{nodes}"), f"may have at most {MOST_NODES} nodes, e.g. {name}:8")
     if name in content["nodes"]:
         node = node_of(name, content["nodes"][name], gpus=gpus)
         label = f"{name}:{nodes}" if gpus is None else f"{name}:{nodes}x{gpus}"

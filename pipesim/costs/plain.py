@@ -12,9 +12,10 @@ from pipesim.costs.network import Network, Route
 from pipesim.errors import PipesimError
 from pipesim.ir.action import Kind
 from pipesim.ir.schedule import Schedule
-from pipesim.units import parse_fraction, parse_seconds
+from pipesim.units import BadQuantity, parse_fraction, parse_seconds
 
 KEYS = ("F", "B", "I", "W", "C", "FB", "overlap", "reduce", "optimizer", "host")
+MOST_SECONDS = 1e12  # 30 000 years; a step of many such actions still adds up to a finite number
 
 
 @dataclass(eq=False)
@@ -111,5 +112,12 @@ def _number(key: str, value: str) -> float | tuple[float, ...]:
 
 def _checked(key: str, value: float | Sequence[float]) -> float | tuple[float, ...]:
     if isinstance(value, int | float):
-        return parse_seconds(value, name=key)
-    return tuple(parse_seconds(one, name=key) for one in value)
+        return _seconds(key, value)
+    return tuple(_seconds(key, one) for one in value)
+
+
+def _seconds(key: str, value: float) -> float:
+    seconds = parse_seconds(value, name=key)
+    if seconds > MOST_SECONDS:
+        raise BadQuantity(key, value, f"must be at most {MOST_SECONDS:g} s", "18.5ms")
+    return seconds

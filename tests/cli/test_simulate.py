@@ -117,6 +117,13 @@ WRONG = [
     (["simulate", "1f1b", *MODEL, "--split", "1,2,3,4"], "add up to 10"),
     (["simulate", "1f1b", *PLAIN, "--out", "/nowhere/at/all.html"], "the folder /nowhere/at does not exist"),
     (["simulate", "1f1b", "-p", "0", "-m", "8", "--costs", "F=1,B=2"], "ranks"),
+    (["simulate", "1f1b", *PLAIN[:4], "--costs", "F=1e308,B=2"], "F=1e+308: must be at most 1e+12 s"),  # sums were inf
+    # Each of these was a traceback.
+    (["simulate", "1f1b", *PLAIN, "--option", "ranks=3"], "give it as --ranks, e.g. --ranks 4"),
+    (["simulate", "1f1b", *PLAIN, "--option", "name=x"], "give it as the argument, e.g. 1f1b"),
+    (["simulate", "1f1b", *MODEL, "--split", "²"], "split='²' is not known"),
+    (["simulate", "1f1b", *MODEL[:3], "dgx-h100:999999999999", "-p", "4"], "may have at most 1000000 nodes"),
+    (["simulate", "1f1b", *MODEL[:3], f"dgx-h100:{'9' * 5000}", "-p", "4"], "the count after ':' is of nodes"),
 ]
 
 
@@ -148,3 +155,10 @@ def test_uneven_layers_are_said(capsys: pytest.CaptureFixture[str]) -> None:
     assert "GPUs" in err
     found = figures(capsys, "simulate", "1f1b", *MODEL, "--split", "7,8,9,8")
     assert any("layers per stage differ: [7, 8, 9, 8]" in note for note in found["notes"])
+
+
+def test_a_stage_without_layers_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    """The shares of its parts, zero of zero seconds, were a traceback."""
+    status, out, err = run(capsys, "simulate", "1f1b", *MODEL, "--split", "16,16,0,0")
+    assert status == 0, err
+    assert "stage 2 (0 layers)" in out

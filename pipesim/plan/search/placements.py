@@ -65,7 +65,7 @@ def _by_word(word: str, ranks: int, virtual: int | None) -> Placement:
 
 
 def _by_numbers(text: str) -> Placement:
-    if not text.replace(",", "").replace(" ", "").isdigit():
+    if not text.replace(",", "").replace(" ", "").isdecimal():
         return _from_file(Path(text))
     return _checked(text, [int(part) for part in text.split(",") if part.strip()], 1)
 
