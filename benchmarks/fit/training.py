@@ -63,6 +63,7 @@ PARAMETERS = (
     Parameter("gpus.ampere.attention", 0.7, 1.3, 0.2),
     Parameter("gpus.ampere.memory", 0.6, 0.9, 0.1),
     Parameter("gpus.hopper.gemm", 0.75, 1.0, 0.1),
+    Parameter("gpus.hopper.narrow", 0.75, 1.1, 0.1),
     Parameter("gpus.hopper.attention", 0.7, 1.1, 0.2),
     Parameter("gpus.hopper.memory", 0.6, 0.92, 0.1),
     Parameter("gpus.blackwell.gemm", 0.6, 0.85, 0.1),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -41,7 +42,7 @@ def predict(rows: Rows, out: Out = None, workers: Workers = None) -> None:
         return
     write_atomically(out, text)
     wrong = sum('"error":' in one and '"step_time_s":' not in one for one in made)
-    screen.print(f"{out}: {len(made)} rows" + (f", {wrong} of them with an error" if wrong else ""), highlight=False)
+    print(f"{out}: {len(made)} rows" + (f", {wrong} of them with an error" if wrong else ""), file=sys.stderr)
 
 
 def _cores() -> int:

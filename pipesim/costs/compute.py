@@ -50,7 +50,7 @@ def gemm_seconds(
     seconds = _roofline(product, gpu.peak(name), gpu.memory_bytes_per_s, reached.floor_s)
     if accumulate:
         seconds /= read_catalogue("fitted.yaml")["weight_gradient"]["rate"]
-    return seconds * _gemm_ratio(gpu, name, m * batch, n, k) / reached.gemm
+    return seconds * _gemm_ratio(gpu, name, m * batch, n, k) / reached.of_products(name)
 
 
 @lru_cache(maxsize=1 << 16)

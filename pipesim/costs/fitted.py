@@ -14,13 +14,19 @@ class Derate:
     """What kernels of one GPU reach in a training step."""
 
     gemm: float
-    """Sustained rate of matrix products over the short-burst tables'."""
+    """Rate of matrix products over the short-burst tables'."""
+    narrow: float
+    """The same in 8 and 4 bits."""
     attention: float
     """The same for fused attention."""
     memory: float
     """Share of the peak memory bandwidth."""
     floor_s: float
     """The shortest kernel, seconds."""
+
+    def of_products(self, precision: str) -> float:
+        """`gemm`, or `narrow` in 8 and 4 bits."""
+        return self.narrow if precision in ("fp8", "fp4") else self.gemm
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +50,11 @@ def derate(gpu: Gpu) -> Derate:
     table = read_catalogue("fitted.yaml")["gpus"]
     entry = next(table[key] for key in (gpu.key, gpu.architecture, gpu.like) if key in table)
     return Derate(
-        gemm=entry["gemm"], attention=entry["attention"], memory=entry["memory"], floor_s=entry["floor_us"] * 1e-6
+        gemm=entry["gemm"],
+        narrow=entry.get("narrow", entry["gemm"]),
+        attention=entry["attention"],
+        memory=entry["memory"],
+        floor_s=entry["floor_us"] * 1e-6,
     )
 
 

@@ -131,7 +131,7 @@ def test_attention_costs_what_it_attends() -> None:
     assert _attention(window=1024) < 0.4 * _attention()
     assert _attention(window=8192) == _attention()
     assert _attention(direction="backward") == pytest.approx(2.5 / 0.8 * _attention())
-    assert 1.5 * _attention() < _attention(kind="flash2") < 2.5 * _attention()
+    assert 1.5 * _attention() < _attention(kind="flash2") < 3 * _attention()
     assert _attention(kind="unfused") > _attention(kind="fused-softmax") > 2 * _attention()
 
 
