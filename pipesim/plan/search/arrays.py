@@ -105,6 +105,14 @@ class Layout:
         return [every[:, mask].ravel() for mask in mine]
 
     @cached_property
+    def along(self) -> Ints:
+        """By action, how far along its way a microbatch is: down the stages, up them, and weight gradients last."""
+        length = self.problem.placement.length
+        depth = np.arange(self.problem.stages) % length
+        way = np.stack([depth, 2 * length - depth, np.full(self.problem.stages, 3 * length)])
+        return np.broadcast_to(way[:, :, None], self.shape).ravel()
+
+    @cached_property
     def stages(self) -> Stages:
         problem = self.problem
         length, stages = problem.placement.length, np.arange(problem.stages)

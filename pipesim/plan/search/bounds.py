@@ -55,7 +55,7 @@ def lower_bounds(problem: Problem) -> Bounds:
     return Bounds(
         {
             "work": max((_work(problem, way, rank) for rank in ranks), default=0.0),
-            "path": float((way.gradient + problem.seconds[I] + way.after).max()),
+            "path": float((way.gradient + problem.seconds[I] + way.after)[problem.counts > 0].max()),
             "warm-up": max((_warm_up(problem, way, rank) for rank in ranks), default=0.0),
             "memory": max((_stay(problem, way, rank) for rank in ranks), default=0.0),
         }

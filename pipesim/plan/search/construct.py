@@ -86,6 +86,6 @@ def _listed(layout: Layout, rules: Rules, origin: str) -> Iterator[Candidate]:
 
 
 def by_time(layout: Layout, times: Floats) -> Ints:
-    """The actions of each rank in the order of their times (3, stages, most); what depends stays in order."""
-    flat = times.ravel()
-    return np.concatenate([mine[np.argsort(flat[mine], kind="stable")] for mine in layout.numbers])
+    """The actions of each rank in the order of their times (3, stages, most); at one time along their way."""
+    flat, along = times.ravel(), layout.along
+    return np.concatenate([mine[np.lexsort((along[mine], flat[mine]))] for mine in layout.numbers])

@@ -156,22 +156,12 @@ class _Model:
         self.model.add(self.end_of_all <= round(end))
 
     def order(self, solver: Any) -> Ints:
-        starts = np.full(self.layout.shape, np.inf)
+        """By start; where several start at once, those that take no time first, along their way."""
+        layout, starts = self.layout, np.full(self.layout.shape, np.inf)
         for key, variable in self.start.items():
-            # Of actions that take no time, what comes first along the way goes first.
             starts[key] = solver.value(variable)
-        return _in_turn(self.layout, starts)
-
-
-def _in_turn(layout: Layout, starts: Floats) -> Ints:
-    """Orders by start; where several start at once, those that take no time first, F before I before W."""
-    problem = layout.problem
-    takes = np.broadcast_to(problem.seconds[:, :, None], layout.shape).ravel()
-    depth = np.arange(problem.stages) % problem.placement.length
-    way = np.stack([depth, 2 * problem.placement.length - depth, np.full(problem.stages, 3 * problem.placement.length)])
-    along = np.broadcast_to(way[:, :, None], layout.shape).ravel()
-    flat = starts.ravel()
-    return np.concatenate([mine[np.lexsort((along[mine], takes[mine] > 0, flat[mine]))] for mine in layout.numbers])
+        takes, along, flat = layout.actions.seconds > 0, layout.along, starts.ravel()
+        return np.concatenate([mine[np.lexsort((along[mine], takes[mine], flat[mine]))] for mine in layout.numbers])
 
 
 def _in_units(problem: Problem) -> tuple[Problem, float]:

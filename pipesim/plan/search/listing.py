@@ -53,7 +53,8 @@ def list_schedule(fixed: Stages, rules: Rules, start: Floats, order: Ints, offse
     stale = np.ones(ranks, np.bool_)  # whose choice must be made again
     cursor = offsets[:-1].copy()
     for stage in range(0, every, length):
-        arrival[F, stage], ready[F, stage] = 0.0, 0.0
+        arrival[F, stage] = 0.0
+        ready[F, stage] = 0.0 if counts[stage] else np.inf
     for _ in range(offsets[-1]):
         best, soonest = NONE, np.inf
         for rank in range(ranks):

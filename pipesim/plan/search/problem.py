@@ -132,7 +132,7 @@ class Problem:
     @cached_property
     def smallest_limit(self) -> Floats:
         """(ranks,): what a rank must hold at least, the activations of one microbatch on all of its stages."""
-        kept = self.memory.take if self.recompute is None else self._kept()
+        kept = np.where(self.counts > 0, self.memory.take if self.recompute is None else self._kept(), 0.0)
         chains = kept.reshape(self.placement.chains, -1)
         ranks = self.rank_of.reshape(chains.shape)
         each = [np.bincount(rank, weights=take, minlength=self.ranks) for rank, take in zip(ranks, chains, strict=True)]

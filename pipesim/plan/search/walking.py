@@ -94,8 +94,15 @@ def time_order(actions: Actions, order: Ints) -> tuple[float, Times]:
 
 @compiled
 def fits(actions: Actions, order: Ints) -> bool:
-    """Whether an order stays within the limit of every rank and lets no recomputed backward wait for its W."""
+    """Whether an order stays within the limit of every rank, lets no recomputed backward wait for its W, and has
+    what an action needs of its own rank before it."""
     offsets, limit = actions.offsets, actions.limit
+    done = np.zeros(len(actions.own), np.bool_)
+    for action in order:
+        own, local = actions.own[action], actions.local[action]
+        if (own != NONE and not done[own]) or (local != NONE and not done[local]):
+            return False
+        done[action] = True
     for rank in range(len(limit)):
         if not fits_part(actions, order, offsets[rank], offsets[rank + 1], 0.0, limit[rank], offsets[rank + 1]):
             return False

@@ -7,7 +7,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipesim.ir.placement import linear, vee
@@ -85,19 +85,20 @@ def test_what_is_proven_is_the_best_of_all_orders(times, limit):
     assert found.end_s == pytest.approx(_best_of_all(seconds, times[3], 3, limit))
 
 
-@settings(max_examples=6)
-@given(seed=st.integers(0, 2**32))
+@pytest.mark.parametrize("seed", [24137, *range(5)])
 def test_heuristics_are_close_to_what_is_proven(seed):
-    """The table in benchmarks/search has the whole range; here no more than its smaller half."""
+    """The table in benchmarks/search has the whole range; here no more than its smaller half.
+
+    24137: a third of the usual effort leaves it 10 % above the optimum, as only a small part of the orders fit.
+    """
     problem = small_problem(seed, most_ranks=3, most_microbatches=4)
-    layout = Layout(problem)
-    found = search(problem, effort=Effort(climbs=100, rounds=8, moves=30_000, exact_s=0))
-    pool = Pool()
+    layout, pool = Layout(problem), Pool()
+    found = search(problem, effort=Effort(exact_s=0))
     pool.offer(one_at_a_time(layout))
-    proof = exact.solve(layout, pool.best, time_limit_s=5, seed=0, workers=2)
-    if proof.optimal:
-        assert proof.bound_s <= found.end_s * (1 + 1e-9)
-        assert found.end_s <= proof.bound_s * 1.05
+    proof = exact.solve(layout, pool.best, time_limit_s=20, seed=0, workers=2)
+    assert proof.optimal
+    assert proof.bound_s <= found.end_s * (1 + 1e-9)
+    assert found.end_s <= proof.bound_s * 1.05
 
 
 def test_too_large_for_the_exact_solver_is_said():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,7 +23,9 @@ from tests.plan.search.problems import plain, random_problem
 @given(seed=st.integers(0, 2**32))
 def test_an_extended_order_is_valid_and_within_its_limit(seed):
     problem, _ = random_problem(seed, most_ranks=3, most_microbatches=4)
-    short = Layout(problem.with_microbatches(12 * problem.placement.chains))
+    problem = problem.with_microbatches(12 * problem.placement.chains)  # of both chains, so that both need room
+    problem = problem.with_limit(np.maximum(problem.memory.limit, problem.smallest_limit))
+    short = Layout(problem)
     pool = Pool()
     pool.offer(one_at_a_time(short))
     for made in constructions(short, climbs=0, seed=0):
