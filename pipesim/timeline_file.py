@@ -60,6 +60,8 @@ def load_timeline(path: Path) -> Timeline:
         ValueError,
         TypeError,
         IndexError,
+        OverflowError,  # a number of more than 64 bits
+        AttributeError,  # a list where the header holds an object
         zipfile.BadZipFile,
         RecursionError,
         EOFError,
@@ -189,12 +191,16 @@ def _program(header: Mapping[str, Any], columns: dict[str, np.ndarray]) -> Progr
     placement = Placement(tuple(int(rank) for rank in header["placement"]), int(header["chains"]))
     if placement.chains < 1 or placement.stages % placement.chains:
         raise ValueError(f"{placement.stages} stages are not {placement.chains} replicas of one model")
+    if placement.ranks > placement.stages:
+        raise ValueError(f"a stage on rank {placement.ranks - 1}, but only {placement.stages} stages")
     ops = Atoms.of(*(columns[name] for name in _OP_COLUMNS))
     count = len(ops)
     for name, low, high in (
         ("kind", 0, len(Kind)),
         ("stage", 0, placement.stages),
         ("rank", 0, placement.ranks),
+        ("microbatch", 0, int(header["microbatches"])),
+        ("slice", 0, int(header["slices"])),
         ("peer", 0, placement.ranks),
         ("match", 0, count),
         ("need", 0, count),

@@ -48,7 +48,8 @@ def zb_auto(
     memory = memory_of("zb-auto", 2.0 * ranks if memory_limit is None else memory_limit, input_release)
     job = Job(linear(ranks), microbatches, times, memory)
     known = [_numbered(zb_h1), _numbered(zb_h2)]
-    return job.schedule("zb-auto", shortest(job, known, _first_orders(times), objective_of("zb-auto", objective)))
+    run = shortest(job, known, _first_orders(times), objective_of("zb-auto", objective))
+    return job.schedule("zb-auto", run.orders)
 
 
 def _numbered(build: Callable[..., Schedule]) -> First:
@@ -75,12 +76,13 @@ def _woven(job: Job, *, warmup: tuple[float, float], delay: float) -> Orders:
     warmup: forwards for each rank below, and in any case. delay: weight gradients put off for each rank above.
     """
     count, memory, rows = job.microbatches, job.memory, []
+    limit = min(memory.limit, 2 * count + 1)  # more than any order fills; the limit itself may be infinite
     for rank in range(job.placement.ranks):
         passes = each_microbatch(rank, count)
         wanted = math.floor(warmup[0] * (job.placement.ranks - 1 - rank) + warmup[1] + 1e-9)
-        ahead = min(count, max(0, wanted), math.floor(memory.limit) - 1)
+        ahead = min(count, max(0, wanted), math.floor(limit) - 1)
         kept = 1 - memory.input_release
-        most = math.floor((memory.limit - 1 - ahead) / kept + 1e-9) if kept else count
+        most = math.floor((limit - 1 - ahead) / kept + 1e-9) if kept else count
         put_off = min(count, most, count if math.isinf(delay) else math.floor(delay * rank + 1e-9))
         rows.append(weave(passes, passes, ahead, weight_delay=put_off))
     return job.numbers(Schedule.of_rows("", job.placement, count, rows))

@@ -52,6 +52,8 @@ def _header(path: Path) -> dict[str, object]:
         ({"comm": "carrier pigeon"}, "comm 'carrier pigeon' is not one of edge, pair, rank, blocking"),
         ({"placement": [0, 1, 2, 3]}, "stage is not within 0 … 3"),
         ({"chains": 0}, "8 stages are not 0 replicas of one model"),
+        ({"microbatches": 1}, "microbatch is not within 0 … 0"),
+        ({"placement": [0, 1, 2, 3, 0, 1, 2, 10**9]}, "a stage on rank 1000000000, but only 8 stages"),  # MemoryError
     ],
 )
 def test_a_changed_header_is_refused(
@@ -64,6 +66,16 @@ def test_a_changed_header_is_refused(
     with pytest.raises(BadTimeline) as caught:
         load_timeline(path)
     assert reason in str(caught.value)
+
+
+def test_a_number_of_more_than_64_bits_is_refused(timeline: Timeline, tmp_path: Path) -> None:
+    """It was an OverflowError."""
+    path = tmp_path / "run.jsonl"
+    save_timeline(timeline, path)
+    header, first, *rows = path.read_text().splitlines()
+    path.write_text("\n".join([header, json.dumps(json.loads(first) | {"stage": 10**30}), *rows]))
+    with pytest.raises(BadTimeline, match="too large"):
+        load_timeline(path)
 
 
 @pytest.mark.parametrize(

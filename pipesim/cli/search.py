@@ -30,7 +30,7 @@ from pipesim.plan.search.placements import placement_of, usual
 from pipesim.plan.search.rivals import Rival, rivals
 from pipesim.plan.search.search import Effort, Progress
 from pipesim.plan.search.setting import Setting
-from pipesim.schedules.lookup import build
+from pipesim.schedules.lookup import MOST_ACTIONS, build
 from pipesim.units import format_seconds, parse_seconds
 
 _MANY_ROUNDS = 1_000_000
@@ -99,6 +99,7 @@ def search(
         zero=zero,
     )  # fmt: skip
     prices, times, count = prices_of(given, ranks, microbatches)
+    _require_size(ranks * (virtual or 1) * count)
     limit = None if memory_limit is None else parse_limit(memory_limit)
     places = usual(ranks=ranks, virtual=virtual)
     if placement is not None:
@@ -114,6 +115,14 @@ def search(
         print(json.dumps(to_json(result)))
     else:
         print_result(result)
+
+
+def _require_size(forwards: int) -> None:
+    """Raises BadCase for what would not fit in memory: the limit of time counts only from the first order on."""
+    if 2 * forwards > MOST_ACTIONS:
+        raise BadCase(
+            f"{2 * forwards} actions: more than {MOST_ACTIONS} do not fit in memory", "try fewer microbatches"
+        )
 
 
 def _release(text: str) -> Release:

@@ -46,6 +46,8 @@ def prices_of(given: CostOptions, ranks: int, microbatches: int | None) -> tuple
         raise BadCase("no number of microbatches given", f"give e.g. --microbatches {4 * ranks}")
     if "=" in given.costs and not Path(given.costs).exists():
         plain = parse_costs(given.costs)
+        if not any(plain.number(key) for key in ("F", "B", "I", "W")):
+            raise BadCase(f"--costs {given.costs}: nothing takes time", "give at least one above 0, e.g. F=1,I=1,W=1")
         return plain, offered_times(plain), microbatches
     file = read_costs_file(Path(given.costs))
     return file, file.typical_times(), microbatches

@@ -37,7 +37,7 @@ def cluster_of_row(row: Row) -> tuple[Cluster, dict[str, object]]:
     if row.get("gpus_per_node") is None:
         assumed["gpus_per_node"] = per_node
     if "nvlink-domain" in text:
-        domain = "".join(letter for letter in text.partition("domain")[2] if letter.isdigit())
+        domain = "".join(letter for letter in text.partition("domain")[2] if letter.isdecimal())
         per_node = max(per_node, int(domain or _RACK))
     per_node = min(per_node, gpus)
     while gpus % per_node:  # a node that is not full

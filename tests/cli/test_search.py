@@ -78,6 +78,8 @@ def test_a_costs_file_decides_how_many_stages_there_are(tmp_path: Path, capsys: 
         (["-p", "4", "-m", "8", *COSTS, "--time-limit", "soon"], "time limit"),
         (["-p", "4", "-m", "8", *COSTS, "--start-from", "zb-w"], "no schedule 'zb-w'"),
         (["-p", "4", "-m", "8"], "no times given"),
+        (["-p", "4", "-m", "8", "--costs", "F=0,I=0,W=0"], "nothing takes time"),  # divided by the best time
+        (["-p", "90000", "-m", "90000", *COSTS, "--time-limit", "1s"], "do not fit in memory"),  # ran without end
         (["-p", "4", *COSTS], "no number of microbatches"),
         (["-p", "4", "-m", "8", "--costs", "F=1:2:3,I=1:2:3,W=1:2:3"], "3 values"),
         (["-p", "4", "-m", "8", *COSTS, "--out", "best.html"], "best.html"),

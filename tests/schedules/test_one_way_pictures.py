@@ -123,6 +123,12 @@ def test_zb_auto_with_room_for_one_microbatch_does_one_after_the_other() -> None
         F0 I0 W0 F1 I1 W1 F2 I2 W2 F3 I3 W3""")
 
 
+def test_zb_auto_takes_an_infinite_limit_as_none() -> None:
+    """It was an OverflowError; v-auto took it."""
+    unlimited = zb_auto(ranks=3, microbatches=4, memory_limit=float("inf"))
+    assert str(unlimited) == str(zb_auto(ranks=3, microbatches=4, memory_limit=100))
+
+
 def test_zb_auto_at_equal_times() -> None:
     assert str(zb_auto(ranks=3, microbatches=6)) == dedent("""\
         F0 F1 F2 F3 F4 I0 W0 F5 I1 W1 I2 W2 I3 W3 I4 W4 I5 W5
@@ -142,6 +148,12 @@ def test_gis_refuses_groups_that_lock_up() -> None:
         Unsuitable, match="gis cannot have groups of 1 on 4 ranks: they need at least 2; try a group of 2"
     ):
         gis(ranks=4, microbatches=2, virtual=3, group=1)
+
+
+def test_zb_v_has_the_same_order_for_equal_times_and_one_of_its_own_for_others() -> None:
+    sizes = {"ranks": 2, "microbatches": 4}
+    assert zb_v(**sizes, forward=2.0, input_grad=2.0, weight_grad=2.0, latency=0.0) == zb_v(**sizes)
+    assert zb_v(**sizes, forward=2.0, input_grad=3.0, weight_grad=1.0, latency=0.5) != zb_v(**sizes)
 
 
 @pytest.mark.parametrize(
