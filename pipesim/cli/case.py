@@ -169,7 +169,8 @@ def _case_of_model(name: str, options: CostOptions, choice: dict[str, Any]) -> C
     if options.cluster is None:
         raise BadCase("--model without --cluster", "give a cluster such as --cluster dgx-h100:8")
     model, cluster = load_model(str(options.model)), load_cluster(options.cluster)
-    layout = layout_of(options, choice.get("ranks") or 1, cluster.devices)
+    ranks = choice.get("ranks")
+    layout = layout_of(options, 1 if ranks is None else ranks, cluster.devices)
     layout.check_gpus(cluster.devices)
     microbatches = choice.get("microbatches")
     if microbatches not in (None, layout.microbatches):
@@ -193,7 +194,7 @@ def layout_of(options: CostOptions, ranks: int, devices: int) -> Layout:
     Raises BadLayout, BadCase.
     """
     others = options.tp * ranks * options.cp
-    dp = options.dp if options.dp is not None else max(1, devices // others)
+    dp = options.dp if options.dp is not None else max(1, devices // max(1, others))  # Layout refuses no ranks
     split = options.split
     return Layout(
         tp=options.tp,

@@ -54,7 +54,7 @@ Chunked = Annotated[bool, typer.Option("--chunked/--no-chunked", help="Cut promp
 Prefill = Annotated[
     str | None, typer.Option("--prefill", metavar="TPxPPxN", help="A pool of its own for prompts: 4x1x2 is 2 of tp4.")
 ]
-Seed = Annotated[int, typer.Option("--seed", help="Of arrivals and lengths.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Of arrivals and lengths.")]
 Out = Annotated[Path | None, typer.Option("--out", help="Chart, an HTML file.")]
 
 

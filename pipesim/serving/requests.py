@@ -91,7 +91,7 @@ def poisson(
         works = f"at most {MOST_REQUESTS:,} work"
         raise BadRequests(f"rate {rate:g}/s for {duration_s:g} s", f"{expected:,.0f} requests", works)
     random = np.random.default_rng(seed)
-    count = int(random.poisson(expected))
+    count = max(1, int(random.poisson(expected)))  # a stream without a request has no figures
     arrivals = np.sort(random.uniform(0.0, duration_s, count))
     prompts, outputs = prompt.draw(count, random), output.draw(count, random)
     if most:
@@ -101,7 +101,12 @@ def poisson(
 
 
 def at_once(*, count: int, prompt: int, output: int, concurrency: int | None = None) -> Requests:
-    """Equal requests that are all there at the start, or of which `concurrency` are there at any time."""
+    """Equal requests that are all there at the start, or of which `concurrency` are there at any time.
+
+    Raises BadRequests.
+    """
+    if not 1 <= count <= MOST_REQUESTS:
+        raise BadRequests(f"{count} requests", "not a number that can be simulated", f"1 to {MOST_REQUESTS:,} work")
     zeros = np.zeros(count)
     return Requests(zeros, np.full(count, prompt, np.int64), np.full(count, output, np.int64), concurrency)
 

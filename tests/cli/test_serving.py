@@ -79,6 +79,8 @@ def test_pools(capsys: pytest.CaptureFixture[str]) -> None:
         (("--batch", "4", "--model", "llama-3-70b"), "does not fit"),
         (("--batch", "4", "--input", "100000"), "the context of llama-3-8b holds 8192"),
         ((), "no workload given; give one of --batch"),
+        (("--batch", "999999999999"), "999999999999 requests: not a number that can be simulated"),  # MemoryError
+        (("--rate", "1/s", "--duration", "1s", "--seed", "-1"), "--seed"),  # a traceback of numpy
         (("--batch", "2", "--rate", "1/s"), "--batch and --rate are several workloads"),
         (("--rate", "fast"), "--rate fast: not a rate above 0"),
         (("--batch", "2", "--input", "many"), "--input many: not a number of tokens"),

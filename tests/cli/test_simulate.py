@@ -118,6 +118,7 @@ WRONG = [
     (["simulate", "1f1b", *PLAIN, "--out", "/nowhere/at/all.html"], "the folder /nowhere/at does not exist"),
     (["simulate", "1f1b", "-p", "0", "-m", "8", "--costs", "F=1,B=2"], "ranks"),
     (["simulate", "1f1b", *PLAIN[:4], "--costs", "F=1e308,B=2"], "F=1e+308: must be at most 1e+12 s"),  # sums were inf
+    (["estimate", *MODEL[:4], "--pp", "0"], "pp=0 must be a whole number"),  # was taken as 1
     # Each of these was a traceback.
     (["simulate", "1f1b", *PLAIN, "--option", "ranks=3"], "give it as --ranks, e.g. --ranks 4"),
     (["simulate", "1f1b", *PLAIN, "--option", "name=x"], "give it as the argument, e.g. 1f1b"),

@@ -28,6 +28,11 @@ def test_a_stream_has_the_rate_and_lengths_asked_for_and_repeats() -> None:
     np.testing.assert_array_equal(found.arrival_s, stream(50.0, 200.0).arrival_s)
 
 
+def test_a_stream_in_which_chance_puts_no_request_has_one() -> None:
+    """Its figures were an argmax of nothing."""
+    assert len(stream(1e-300, 1.0)) == 1
+
+
 def test_a_trace_is_read_sorted_and_from_zero(tmp_path: Path) -> None:
     file = tmp_path / "trace.csv"
     file.write_text("arrival_s,prompt_tokens,output_tokens\n12.5,100,20\n10,30,5\n")
