@@ -95,6 +95,7 @@ def build(name: str, *, ranks: int | None = None, microbatches: int | None = Non
     counts |= {word: options[word] for word in _COUNTS if options.get(word) is not None}
     require_counts(family.name, **counts)  # type: ignore[arg-type]  # none is None any more
     _require_known(family, options)
+    options = {key: value for key, value in options.items() if value is not None or key not in ("virtual", "slices")}
     _require_size(family.name, counts)  # type: ignore[arg-type]
     schedule = _call(family, ranks=ranks, microbatches=microbatches, **options)
     if family.name not in FAMILIES:

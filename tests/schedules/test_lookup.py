@@ -163,3 +163,9 @@ def test_a_broken_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("F0 F1 B0 B1\nF0 B0 F1\n")
     with pytest.raises(BrokenSchedule, match="1B1 is missing"):
         build(str(tmp_path / "a.txt"))
+
+
+def test_a_number_of_stages_that_is_none_is_the_familys_own() -> None:
+    """`--option virtual=none` was a TypeError."""
+    sizes = {"ranks": 2, "microbatches": 4}
+    assert build("interleaved", **sizes, virtual=None) == build("interleaved", **sizes)
