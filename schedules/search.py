@@ -41,8 +41,8 @@ class _Found:
     rules: tuple[Rule, ...]
 
 
-def shortest(job: Job, known: Sequence[First], firsts: Iterable[First], objective: Objective = "makespan") -> Orders:
-    """The best orders found from first orders that fit the memory limit, and never worse than those `known`.
+def shortest(job: Job, known: Sequence[First], firsts: Iterable[First], objective: Objective = "makespan") -> Run:
+    """The best run found from first orders that fit the memory limit, and never worse than those `known`.
 
     With many microbatches the middle of a step repeats itself: rules are chosen on a part of them, then applied
     to all.
@@ -53,7 +53,7 @@ def shortest(job: Job, known: Sequence[First], firsts: Iterable[First], objectiv
         found = [_replay(job, one, objective) for one in found[:_FINALISTS]]
     kept = [orders for orders in (first(job) for first in known) if job.fits(orders)]
     runs = [*(one.run for one in found), *(squeeze(job, orders, STRICT) for orders in kept)]
-    return min(runs, key=_by(objective)).orders
+    return min(runs, key=_by(objective))
 
 
 def objective_of(family: str, objective: Objective) -> Objective:
@@ -122,7 +122,7 @@ def _improve(job: Job, start: _Found, rounds: int, objective: Objective) -> _Fou
 
 def _latest(job: Job, orders: Orders, objective: Objective) -> tuple[Orders, Rule]:
     pushed = ((push_back(job, orders, rule, _ends(job, objective)), rule) for rule in BACK)
-    return min(pushed, key=lambda pair: squeeze(job, pair[0], STRICT).makespan)
+    return min(pushed, key=lambda pair: _by(objective)(squeeze(job, pair[0], STRICT)))
 
 
 def _ends(job: Job, objective: Objective) -> list[float]:

@@ -11,10 +11,11 @@ from pipesim.schedules.constraints import require_counts
 from pipesim.schedules.job import Job, Orders
 from pipesim.schedules.periodic import layouts
 from pipesim.schedules.search import First, Objective, objective_of, shortest
+from pipesim.schedules.squeeze import Run
 from pipesim.schedules.times import Seconds, memory_of, stage_times
 from pipesim.schedules.v_half import v_half
 from pipesim.schedules.v_min import v_min
-from pipesim.schedules.zb_v import zb_v
+from pipesim.schedules.zb_v_equal import zb_v_equal
 
 
 def v_auto(
@@ -43,8 +44,13 @@ def v_auto(
     times = stage_times("v-auto", placement, forward, input_grad, weight_grad, latency)
     memory = memory_of("v-auto", float(ranks) if memory_limit is None else memory_limit, input_release)
     job = Job(placement, microbatches, times, memory)
-    known = [_numbered(zb_v), _numbered(v_half), _numbered(v_min), _one_by_one]
-    return job.schedule("v-auto", shortest(job, known, _steady(job), objective_of("v-auto", objective)))
+    return job.schedule("v-auto", shortest_vee(job, objective_of("v-auto", objective)).orders)
+
+
+def shortest_vee(job: Job, objective: Objective) -> Run:
+    """The best run found of a job whose stages are placed in a V."""
+    known = [_numbered(zb_v_equal), _numbered(v_half), _numbered(v_min), _one_by_one]
+    return shortest(job, known, _steady(job), objective)
 
 
 def _numbered(build: Callable[..., Schedule]) -> First:

@@ -1,60 +1,48 @@
-"""ZB-V (Qi et al. 2023, arXiv 2401.10241, section 6), the order for equal times as in torch."""
+"""ZB-V (Qi et al. 2023, arXiv 2401.10241, section 6)."""
 
 from __future__ import annotations
 
-import numpy as np
-
-from pipesim.ir.action import Kind
-from pipesim.ir.atoms import Atoms, Ints
 from pipesim.ir.placement import vee
 from pipesim.ir.schedule import Schedule
-from pipesim.schedules.weave import Passes, in_order
+from pipesim.schedules.constraints import require_counts
+from pipesim.schedules.job import Job
+from pipesim.schedules.search import OBJECTIVES
+from pipesim.schedules.squeeze import Run
+from pipesim.schedules.times import Memory, Seconds, stage_times
+from pipesim.schedules.v_auto import shortest_vee
+from pipesim.schedules.zb_v_equal import zb_v_equal
 
 
-def zb_v(*, ranks: int, microbatches: int) -> Schedule:
-    """Two stages a rank in a V: zero bubble, if F, I and W take equal time, with the activations of 1F1B.
+def zb_v(
+    *,
+    ranks: int,
+    microbatches: int,
+    forward: Seconds | None = None,
+    input_grad: Seconds | None = None,
+    weight_grad: Seconds | None = None,
+    latency: float | None = None,
+) -> Schedule:
+    """Two stages a rank in a V: hardly any bubble, with the activations of 1F1B.
 
     The V puts first and last stage on rank 0, so gradients start back from there at once and every rank
     keeps a microbatch's two activations for about the same time: p microbatches in all, on every rank.
-    Once warm, each rank runs F I W of its down stage and F I W of its up stage in turn.
-    `v-auto` builds such an order for unequal times.
+    forward, input_grad, weight_grad, latency: as for `zb-auto`. Without them the order for equal times, which
+    has no bubble at all there; with them the one that a search as of `v-auto` finds.
+    Raises Unsuitable for times that are none.
     """
-    rows = [_row(rank, ranks, microbatches) for rank in range(ranks)]
-    return Schedule.of_rows("zb-v", vee(ranks), microbatches, rows)
+    require_counts("zb-v", ranks=ranks, microbatches=microbatches)
+    given = [forward, input_grad, weight_grad, latency]
+    if all(value is None for value in given):
+        return zb_v_equal(ranks=ranks, microbatches=microbatches)
+    forward, input_grad, weight_grad = (1.0 if value is None else value for value in given[:3])
+    times = stage_times("zb-v", vee(ranks), forward, input_grad, weight_grad, latency or 0.0)
+    if times == stage_times("zb-v", vee(ranks), 1.0, 1.0, 1.0, 0.0) and microbatches >= 2 * ranks - 1:
+        return zb_v_equal(ranks=ranks, microbatches=microbatches)
+    job = Job(vee(ranks), microbatches, times, Memory(float(ranks)))
+    return job.schedule("zb-v", _weighed([shortest_vee(job, objective) for objective in OBJECTIVES]).orders)
 
 
-def _row(rank: int, ranks: int, microbatches: int) -> Atoms:
-    """Keys count the half places of turns of six actions: F I W down, F I W up; turn 0 is the first whole one.
-
-    Fewer than 2p-1 microbatches leave out the actions of those that are missing.
-    """
-    total = max(microbatches, 2 * ranks - 1)
-    n = np.arange(total)
-    down, up = Passes(np.full(total, rank), n), Passes(np.full(total, 2 * ranks - 1 - rank), n)
-    turn = n - (ranks - rank)  # in which the n-th gradient of the up stage is made
-    ends = total - ranks  # turns there are; after them weight gradients wait for input gradients
-    row = in_order(
-        (Kind.F, down, _down_forwards(rank, ranks, n)),
-        (Kind.I, down, _place(n, 1)),
-        (
-            Kind.W,
-            down,
-            np.where(
-                n < ends, _place(n, 2), np.where(n < ends + ranks - rank, _place(n + rank, 2), _place(n + 3 * ranks, 2))
-            ),
-        ),
-        (Kind.F, up, _place(n - ranks, 3)),
-        (Kind.I, up, _place(turn, 4)),
-        (Kind.W, up, np.where(turn < ends, _place(turn, 5), _place(n + 2 * ranks, 5))),
-    )
-    return row.take(np.flatnonzero(row.microbatch < microbatches))
-
-
-def _down_forwards(rank: int, ranks: int, n: Ints) -> Ints:
-    """2(p-r)-1 at once, then one after each of the first r forwards of the up stage, then one a turn."""
-    at_once, warmup = 2 * (ranks - rank) - 1, 2 * ranks - 1 - rank
-    return np.where(n < warmup, _place(n - at_once - ranks, 3) + 1, _place(n - warmup, 0))
-
-
-def _place(turn: Ints, place: int) -> Ints:
-    return 12 * turn + 2 * place
+def _weighed(runs: list[Run]) -> Run:
+    """The run with the best span, the paper's measure, and makespan; the span counts twice."""
+    span, makespan = min(run.span for run in runs), min(run.makespan for run in runs)
+    return min(runs, key=lambda run: 2 * run.span / span + run.makespan / makespan)

@@ -175,6 +175,12 @@ def test_the_unit_of_time_does_not_matter(asked: dict[str, Any], unit: float) ->
     assert found[0] == pytest.approx(found[1])  # rounding may break ties of the orders themselves
 
 
+@pytest.mark.parametrize("build", [zb_auto, v_auto])
+def test_a_limit_that_is_none_is_no_limit(build: Any) -> None:
+    schedule = build(ranks=3, microbatches=4, memory_limit=float("inf"))
+    check(schedule, max_activations=4)
+
+
 def test_times_of_each_stage_decide_too() -> None:
     """A last stage twice as long: the order for it is shorter than the one for equal stages."""
     uneven = [1.0, 1.0, 1.0, 2.0]
