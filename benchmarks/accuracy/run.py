@@ -3,7 +3,8 @@
     python benchmarks/accuracy/run.py [ROWS.jsonl]
 
 Prints rows, median and 90th percentile of the absolute error of the step time, bias, Kendall's tau of the ranking of
-layouts, and the error of memory; then their means, and beside them the trivial predictor.
+layouts, and the error of memory; then their means, and beside them the trivial predictor; ratios between schedules;
+and Calculon's figures.
 """
 
 from __future__ import annotations
@@ -14,19 +15,31 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
-from benchmarks.accuracy.scores import Run, Score, schedule_ratios, scores
+from benchmarks.accuracy.scores import Run, Score, by_source, schedule_ratios, scores
 from benchmarks.accuracy.trivial import trivial_times
 from pipesim.plan.predict import predict_row
 
-ROWS = Path(__file__).parents[2] / "tests" / "data" / "training.jsonl"
+DATA = Path(__file__).parents[2] / "tests" / "data"
+ROWS = DATA / "training.jsonl"
+CALCULON = {
+    "korthikanti-2205.05198": "mean 3.7%, worst 8.9%",
+    "vtrain-multi": "mean 15.4%, median 9.7%, p90 32% (109 rows)",
+}
+"""What Calculon reaches, with parameters of its own for the A100: on the same eight, and on all multi-node rows."""
 
 
 def main(path: Path) -> None:
-    rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    rows = read(path)
     found = runs(rows)
     trivial = [Run(row, seconds) for row, seconds in zip(rows, trivial_times(rows), strict=True)]
     print_table(scores(found), {score.source: score for score in scores(trivial)})
     print_ratios(found)
+    eight = runs(read(DATA / "korthikanti.jsonl"))
+    print_beside_calculon(eight + [run for run in found if run.row["source_id"] in CALCULON])
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
 
 
 def runs(rows: list[dict[str, Any]]) -> list[Run]:
@@ -64,6 +77,17 @@ def print_ratios(found: list[Run]) -> None:
         for name in sorted({name for _, name in off}):
             mine = [one for one, what in off if what == name]
             print(f"  {name:34} {len(mine):3}  median {median(mine):+.1%}, within {max(abs(one) for one in mine):.1%}")
+
+
+def print_beside_calculon(found: list[Run]) -> None:
+    print("\nbeside Calculon")
+    for source, mine in by_source(found).items():
+        errors = sorted(abs(run.error) for run in mine)
+        print(
+            f"  {source:24} {len(errors):3} rows: mean {mean(errors):.1%}, median {median(errors):.1%}, "
+            f"p90 {errors[int(0.9 * (len(errors) - 1) + 0.5)]:.1%}, worst {errors[-1]:.1%} | Calculon "
+            f"{CALCULON[source]}"
+        )
 
 
 def _text(value: float | None, form: str) -> str:

@@ -58,7 +58,7 @@ FRAMEWORKS: tuple[Framework, ...] = (
         logits_bytes=6.0,
     ),
     # Megatron-core with the recipes of NeMo or Megatron-Bridge.
-    Framework(name="nemo", words=("nemo", "megatron-bridge"), sequence_parallel=True, logits_bytes=6.0),
+    Framework(name="nemo", words=("nemo", "megatron-bridge"), zero_stage=1, sequence_parallel=True, logits_bytes=6.0),
     # ZeRO-1 of fp16, and BF16_Optimizer, which accumulates in fp32 beside each bf16 gradient.
     Framework(
         name="megatron-deepspeed",
