@@ -1,0 +1,1 @@
+"""Search for schedules: the best order for given costs and memory."""
