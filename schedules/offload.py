@@ -38,6 +38,15 @@ def with_offload(schedule: Schedule, *, share: float = 1.0, ahead: int = 1) -> S
     return _moved(schedule, waits, chosen, ahead)
 
 
+def with_moves(schedule: Schedule, forwards: Ints, *, ahead: int = 1) -> Schedule:
+    """The same order with the activations of these forwards (places in its columns) moved to the host and back.
+
+    A load is started `ahead` actions before its backward, which must come later than that.
+    """
+    waits = _waits(schedule)
+    return _moved(schedule, waits, np.searchsorted(waits.forward, forwards), ahead)
+
+
 @dataclass(frozen=True)
 class _Waits:
     """Per activation its forward action, and the groups (counted over all ranks) of forward and backward."""

@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -26,12 +26,13 @@ from pipesim.ir.memory import RELEASE_AT_INPUT, Release
 from pipesim.ir.schedule import Schedule
 from pipesim.plan.search.find import Result, find_order
 from pipesim.plan.search.limit import parse_limit
+from pipesim.plan.search.offload import find_with_offload
 from pipesim.plan.search.placements import placement_of, usual
 from pipesim.plan.search.rivals import Rival, rivals
 from pipesim.plan.search.search import Effort, Progress
 from pipesim.plan.search.setting import Setting
 from pipesim.schedules.lookup import MOST_ACTIONS, build
-from pipesim.units import format_seconds, parse_seconds
+from pipesim.units import format_seconds, parse_bytes_per_s, parse_fraction, parse_seconds
 
 _MANY_ROUNDS = 1_000_000
 _EVERY_S = 2.0  # a line of progress at least this often
@@ -57,6 +58,13 @@ Rounds = Annotated[int | None, typer.Option("--rounds", min=0, help="Rounds of l
 ExactTime = Annotated[
     str, typer.Option("--exact", help="Time for the exact solver on small cases, e.g. 10s; 0 for none.")
 ]
+MayRecompute = Annotated[
+    str | None,
+    typer.Option("--may-recompute", help="Microbatches may keep only this part of an activation, e.g. 5%."),
+]
+MayOffload = Annotated[
+    str | None, typer.Option("--may-offload", help="Activations may go to the host at this bandwidth, e.g. 25GB/s.")
+]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Of the random numbers; the same gives the same result.")]
 Out = Annotated[Path | None, typer.Option("--out", help="The schedule: .json, .csv (PyTorch's) or .txt.")]
 
@@ -72,6 +80,8 @@ def search(
     time_limit: TimeLimit = None,
     rounds: Rounds = None,
     exact: ExactTime = "10s",
+    may_recompute: MayRecompute = None,
+    may_offload: MayOffload = None,
     seed: Seed = 0,
     costs: options.CostsText = None,
     model: options.ModelName = None,
@@ -104,13 +114,15 @@ def search(
     places = usual(ranks=ranks, virtual=virtual)
     if placement is not None:
         places = (placement_of(placement, ranks=ranks, virtual=virtual),)
-    settings = [Setting(place, count, prices, limit, _release(release)) for place in places]
+    keep = None if may_recompute is None else _part(may_recompute)
+    settings = [Setting(place, count, prices, limit, _release(release), keep=keep) for place in places]
+    host = None if may_offload is None else parse_bytes_per_s(may_offload, name="may offload", positive=True)
     starts = [build(name, ranks=ranks, microbatches=count) for name in start_from or ()]
     limit_s = math.inf if time_limit is None else parse_seconds(time_limit, name="time limit", positive=True)
     effort = _effort(rounds, parse_seconds(exact, name="exact"), limit_s)
-    result = _Searches(rivals(settings[0], times), starts, effort, seed, limit_s).best_of(settings)
+    result = _Searches(rivals(settings[0], times), starts, effort, seed, limit_s, host).best_of(settings)
     if out is not None:
-        write_schedule(result.best.schedule.renamed("search"), out)
+        write_schedule(result.best.schedule.renamed(result.best.name), out)
     if as_json:
         print(json.dumps(to_json(result)))
     else:
@@ -132,6 +144,14 @@ def _release(text: str) -> Release:
     raise BadCase(f"--release {text}: no such rule", f"there are {', '.join(RELEASE_AT_INPUT)}")
 
 
+def _part(text: str) -> float:
+    """Part of an activation that is kept, below 1."""
+    part = parse_fraction(text, name="may recompute")
+    if part >= 1:
+        raise BadCase(f"--may-recompute {text}: nothing is freed", "give what is kept, e.g. 5%")
+    return part
+
+
 def _effort(rounds: int | None, exact_s: float, limit_s: float) -> Effort:
     """So many rounds, or as many as there is time for; of the time a third for the exact solver at most."""
     usual_effort = Effort()
@@ -149,6 +169,7 @@ class _Searches:
     effort: Effort
     seed: int
     limit_s: float
+    host_bytes_per_s: float | None
 
     def best_of(self, settings: Sequence[Setting]) -> Result:
         """Search each in its part of the time; the best result. Raises why none can be had."""
@@ -157,9 +178,7 @@ class _Searches:
         for setting in settings:
             watch = _Watch(setting.placement.kind(), self.limit_s / len(settings))
             try:
-                made = find_order(
-                    setting, others=self.others, starts=self.starts, effort=self.effort, seed=self.seed, report=watch
-                )
+                made = self._find(setting, watch)
             except PipesimError as error:  # costs for another number of stages, too few layers, too little memory
                 problem = error if problem is None or isinstance(problem, WrongStages) else problem
                 continue
@@ -171,6 +190,14 @@ class _Searches:
             assert problem is not None
             raise problem
         return best
+
+    def _find(self, setting: Setting, watch: _Watch) -> Result:
+        more: dict[str, Any] = {
+            "others": self.others, "starts": self.starts, "effort": self.effort, "seed": self.seed, "report": watch,
+        }  # fmt: skip
+        if self.host_bytes_per_s is None:
+            return find_order(setting, **more)
+        return find_with_offload(setting, self.host_bytes_per_s, **more)
 
 
 @dataclass

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from rich.table import Table
 
 from pipesim.cli.tables import console
@@ -34,6 +35,9 @@ def to_json(result: Result) -> dict[str, Any]:
         "optimal": result.gap <= 1e-6,
         "peak_activations": peak.tolist(),
         "peak_memory_bytes": None if best.peak_bytes is None else best.peak_bytes.tolist(),
+        "recomputed": {
+            str(stage): np.flatnonzero(row).tolist() for stage, row in enumerate(result.recomputed) if row.any()
+        },
         "origin": found.origin,
         "interrupted": found.interrupted,
         "search_s": found.spent_s,
@@ -69,12 +73,19 @@ def print_result(result: Result) -> None:
         ("bounds", bounds),
         ("peak activations", f"{peak.max():g} microbatches (rank {peak.argmax()}), {limit}"),
         *((("peak memory", format_bytes(float(best.peak_bytes.max()))),) if best.peak_bytes is not None else ()),
+        *((("recomputed", _recomputed(result)),) if result.recomputed.any() else ()),
         ("made from", found.origin + (" (interrupted)" if found.interrupted else "")),
         *(("note", note) for note in found.notes),
     ):
         table.add_row(*row)
     screen.print(table)
     screen.print(_families(result))
+
+
+def _recomputed(result: Result) -> str:
+    """Stage by stage, how many microbatches are recomputed."""
+    count = result.setting.microbatches
+    return ", ".join(f"stage {stage}: {row.sum()}/{count}" for stage, row in enumerate(result.recomputed) if row.any())
 
 
 def _families(result: Result) -> Table:

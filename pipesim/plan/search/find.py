@@ -11,8 +11,9 @@ from pipesim.ir.action import Kind
 from pipesim.ir.check import check
 from pipesim.ir.schedule import Schedule
 from pipesim.plan.search.orders import serial
-from pipesim.plan.search.problem import LimitTooSmall
-from pipesim.plan.search.rivals import Rival, priced
+from pipesim.plan.search.problem import LimitTooSmall, Problem
+from pipesim.plan.search.recompute import Recomputing, by_microbatch, with_shares
+from pipesim.plan.search.rivals import Rival, priced, times_of
 from pipesim.plan.search.search import Effort, Found, Report, search
 from pipesim.plan.search.setting import Setting
 
@@ -24,12 +25,14 @@ class Result:
     """What was found, and what it was compared with.
 
     best: the schedule with its times. found: the search itself. rivals: published families, the fastest that fit first.
+    recomputed: (stages, microbatches) whose backward computes the forward again; no columns where none may.
     """
 
     setting: Setting
     best: Rival
     found: Found
     rivals: tuple[Rival, ...]
+    recomputed: np.ndarray
 
     @property
     def gap(self) -> float:
@@ -53,28 +56,55 @@ def find_order(
     report: Report = lambda progress: True,
 ) -> Result:
     """Search from `starts` and from the families among `others` that fit.
+
     Raises LimitTooSmall, BadLimit, NoCost, WrongStages.
     """
-    problem = setting.problem()
     known = [*starts, *(one.schedule for one in others if one.fits)]
-    for turn in range(_TRIES):
-        found = search(problem, starts=known, effort=effort, seed=seed, report=report)
-        best = priced("search", found.schedule, setting)
-        over = np.maximum(setting.over(best.schedule, best.peak_bytes), 0.0)
-        if not over.any() or found.interrupted:
-            break
-        setting = replace(setting, margin=setting.margin + over * 2**turn)
-        try:
-            problem = setting.problem()
-        except LimitTooSmall:
-            break
-    if not best.fits:
-        best = priced("search", serial(setting.placement, setting.microbatches), setting)
+    tries = _Tries(known, effort, seed, report)
+    setting, problem, found, best = tries.within_the_limit(setting)
     check(found.schedule)
     for one in others:  # a family may do what the search cannot, such as fused pairs that overlap
         if one.fits and alike(one.schedule, setting) and (one.step_time_s < best.step_time_s or not best.fits):
             best = replace(one, name=f"search ({one.name})")
-    return Result(setting, best, found, tuple(others))
+    recomputed = by_microbatch(problem) if best.name == "search" else np.zeros((problem.stages, 0), np.bool_)
+    return Result(setting, best, found, tuple(others), recomputed)
+
+
+@dataclass(frozen=True, eq=False)
+class _Tries:
+    """Searches with more and more of the limit left free for messages, until what was found fits."""
+
+    known: Sequence[Schedule]
+    effort: Effort | None
+    seed: int
+    report: Report
+
+    def within_the_limit(self, setting: Setting) -> tuple[Setting, Problem, Found, Rival]:
+        problem = setting.problem()
+        for turn in range(_TRIES):
+            if setting.keep is not None:
+                problem = with_shares(problem, setting.keep, seed=self.seed, report=self.report)
+            found = search(problem, starts=self.known, effort=self.effort, seed=self.seed, report=self.report)
+            if problem.recompute is not None:  # its memory is counted by the search alone
+                return setting, problem, found, _recomputing(setting, problem, found)
+            best = priced("search", found.schedule, setting)
+            over = np.maximum(setting.over(best.schedule, best.peak_bytes), 0.0)
+            if not over.any() or found.interrupted:
+                break
+            setting = replace(setting, margin=setting.margin + over * 2**turn)
+            try:
+                problem = setting.problem()
+            except LimitTooSmall:
+                break
+        if not best.fits:
+            best = priced("search", serial(setting.placement, setting.microbatches), setting)
+        return setting, problem, found, best
+
+
+def _recomputing(setting: Setting, problem: Problem, found: Found) -> Rival:
+    costs = Recomputing(setting.prices, by_microbatch(problem)).of(found.schedule)
+    makespan_s, step_time_s = times_of(found.schedule, costs)
+    return Rival("search", found.schedule, makespan_s, step_time_s, True)
 
 
 def alike(schedule: Schedule, setting: Setting) -> bool:

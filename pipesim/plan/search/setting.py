@@ -18,7 +18,7 @@ from pipesim.ir.placement import Placement
 from pipesim.ir.schedule import Schedule
 from pipesim.plan.search.limit import BadLimit, Limit
 from pipesim.plan.search.orders import serial
-from pipesim.plan.search.problem import FIT, F, I, LimitTooSmall, Memory, Problem
+from pipesim.plan.search.problem import FIT, F, I, LimitTooSmall, Memory, Problem, Recompute
 
 
 class Prices(Protocol):
@@ -34,7 +34,8 @@ class Setting:
     """What is searched.
 
     limit: None for the one that the costs know, or none. release: when activations are given back, where they are
-    counted in microbatches. margin: (ranks,) of the limit that is left free.
+    counted in microbatches. margin: (ranks,) of the limit that is left free. keep: part of an activation that a
+    microbatch keeps whose forward is computed again, None where none may be.
     """
 
     placement: Placement
@@ -43,6 +44,7 @@ class Setting:
     limit: Limit | None = None
     release: Release = "at_weight"
     margin: Floats = field(default_factory=lambda: np.zeros(1))
+    keep: float | None = None
 
     def problem(self) -> Problem:
         """Raises NoCost, WrongStages, LimitTooSmall, BadLimit."""
@@ -80,7 +82,12 @@ class Setting:
         return Memory(take, part, limit), _of_one_microbatch(self.placement, take)
 
     def _require_room(self, problem: Problem, needed: Floats) -> None:
-        short = problem.smallest_limit - problem.memory.limit * FIT
+        whole = problem.smallest_limit
+        if self.keep is not None:
+            ones = np.ones(problem.stages)
+            problem = problem.with_recompute(Recompute(ones, self.keep * ones))
+            needed = needed + np.minimum(problem.smallest_limit - whole, 0.0)
+        short = np.minimum(problem.smallest_limit, whole) - problem.memory.limit * FIT
         if short.max() > 0:
             rank = int(short.argmax())
             limit = self.limit or Limit(float((needed - short)[rank]), "bytes")
