@@ -20,8 +20,6 @@ from pipesim.metrics import summarize
 from pipesim.schedules.inference import decode
 from pipesim.units import format_seconds
 
-require_torch()
-
 ModelName = Annotated[str, typer.Option("--model", help="A Hugging Face folder, a config.json, or a catalogue name.")]
 LayoutText = Annotated[str, typer.Option("--layout", metavar="pp=2,tp=2", help="Ranks that hold the model.")]
 Prompts = Annotated[list[str] | None, typer.Option("--prompt", help="Text to continue; may be given several times.")]
@@ -67,6 +65,7 @@ def generate(
 
     Example: pipesim generate --model ./llama --layout pp=2,tp=2 --prompt "Once upon a time" --max-new-tokens 32
     """
+    require_torch()
     from pipesim.backends.data.tokens import load_tokenizer
     from pipesim.backends.generate.sampling import Sampling
 

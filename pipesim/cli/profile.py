@@ -12,8 +12,6 @@ from pipesim.cli.job import JobChoice, require_torch
 from pipesim.cli.options import Group, MemoryLimit, Microbatches, Name, Option, Ranks, Slices, Virtual
 from pipesim.costs.costs_file import write_costs_file
 
-require_torch()
-
 Out = Annotated[Path, typer.Option("--out", help="The costs file, JSON.")]
 Repeats = Annotated[int, typer.Option("--repeats", min=1, help="How often each stage is timed.")]
 
@@ -45,6 +43,7 @@ def profile(
     Example: pipesim profile 1f1b -p 2 -m 8 --model tiny-llama --out costs.json
     then:    pipesim simulate 1f1b -p 2 -m 8 --costs costs.json
     """
+    require_torch()
     choice = JobChoice(
         model=model, emulate=emulate, device=device, micro_batch=micro_batch, seq=seq, dtype=dtype, seed=seed,
         split_backward=split_backward, timeout=timeout, port=port,

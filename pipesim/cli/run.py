@@ -20,8 +20,6 @@ from pipesim.metrics import summarize
 from pipesim.timeline import Timeline
 from pipesim.units import format_seconds
 
-require_torch()
-
 TimelineFile = Annotated[Path | None, typer.Option("--timeline", help="The measured step: OUT.jsonl or OUT.npz.")]
 Chart = Annotated[Path | None, typer.Option("--chart", help="Interactive chart of it, an HTML file.")]
 Trace = Annotated[Path | None, typer.Option("--trace", help="Chrome/Perfetto trace, a JSON file.")]
@@ -91,6 +89,7 @@ def run(
     Example: pipesim run 1f1b --ranks 4 --microbatches 16 --model tiny-llama --steps 20 --chart run.html
     Example: pipesim run 1f1b --layout pp=2,tp=2,dp=2 --microbatches 4 --model tiny-llama --data book.txt --steps 50
     """
+    require_torch()
     choice = JobChoice(
         model, emulate, steps, device, micro_batch, seq, dtype, lr, seed, comm, split_backward, dynamic_shapes,
         timeout, port, no_check,

@@ -20,8 +20,6 @@ from pipesim.metrics import summarize
 from pipesim.timeline import Timeline
 from pipesim.units import parse_fraction
 
-require_torch()
-
 Tolerance = Annotated[str, typer.Option("--tolerance", help="Largest error of the step time before status 1.")]
 Chart = Annotated[Path | None, typer.Option("--chart", help="Both timelines on one time axis, an HTML file.")]
 CostsOut = Annotated[Path | None, typer.Option("--costs-out", help="Keep the profile as a costs file.")]
@@ -58,6 +56,7 @@ def validate(
 
     Example: pipesim validate 1f1b -p 4 -m 16 --emulate F=20ms,I=20ms,W=10ms --tolerance 5%
     """
+    require_torch()
     allowed = parse_fraction(tolerance, name="tolerance")
     choice = JobChoice(
         model, emulate, steps, device, micro_batch, seq, dtype, 0.0, seed, comm, split_backward, False, timeout, port,

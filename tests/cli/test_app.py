@@ -142,3 +142,11 @@ def test_a_full_disk_is_said() -> None:
         assert _status_and_stderr(full) == (2, "pipesim: error: No space left on device\n")
     finally:
         os.close(full)
+
+
+def test_help_needs_no_torch() -> None:
+    """The list of commands once failed where only the core is installed: `run` asked for torch on import."""
+    code = "import sys; sys.modules['torch'] = None; from pipesim.cli import main; sys.exit(main(['--help']))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "generate" in done.stdout
