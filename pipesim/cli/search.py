@@ -24,6 +24,7 @@ from pipesim.files import require_writable
 from pipesim.ir.formats import SUFFIXES, write_schedule
 from pipesim.ir.memory import RELEASE_AT_INPUT, Release
 from pipesim.ir.schedule import Schedule
+from pipesim.plan.search.arrange import arranged
 from pipesim.plan.search.find import Result, find_order
 from pipesim.plan.search.limit import parse_limit
 from pipesim.plan.search.offload import find_with_offload
@@ -58,6 +59,7 @@ Rounds = Annotated[int | None, typer.Option("--rounds", min=0, help="Rounds of l
 ExactTime = Annotated[
     str, typer.Option("--exact", help="Time for the exact solver on small cases, e.g. 10s; 0 for none.")
 ]
+Rearrange = Annotated[bool, typer.Option("--rearrange", help="Search for the placement, too: stages swap their ranks.")]
 MayRecompute = Annotated[
     str | None,
     typer.Option("--may-recompute", help="Microbatches may keep only this part of an activation, e.g. 5%."),
@@ -82,6 +84,7 @@ def search(
     exact: ExactTime = "10s",
     may_recompute: MayRecompute = None,
     may_offload: MayOffload = None,
+    rearrange: Rearrange = False,
     seed: Seed = 0,
     costs: options.CostsText = None,
     model: options.ModelName = None,
@@ -120,7 +123,7 @@ def search(
     starts = [build(name, ranks=ranks, microbatches=count) for name in start_from or ()]
     limit_s = math.inf if time_limit is None else parse_seconds(time_limit, name="time limit", positive=True)
     effort = _effort(rounds, parse_seconds(exact, name="exact"), limit_s)
-    result = _Searches(rivals(settings[0], times), starts, effort, seed, limit_s, host).best_of(settings)
+    result = _Searches(rivals(settings[0], times), starts, effort, seed, limit_s, host, rearrange).best_of(settings)
     if out is not None:
         write_schedule(result.best.schedule.renamed(result.best.name), out)
     if as_json:
@@ -170,6 +173,7 @@ class _Searches:
     seed: int
     limit_s: float
     host_bytes_per_s: float | None
+    rearrange: bool
 
     def best_of(self, settings: Sequence[Setting]) -> Result:
         """Search each in its part of the time; the best result. Raises why none can be had."""
@@ -192,6 +196,8 @@ class _Searches:
         return best
 
     def _find(self, setting: Setting, watch: _Watch) -> Result:
+        if self.rearrange:
+            setting = arranged(setting, seed=self.seed, report=watch)
         more: dict[str, Any] = {
             "others": self.others, "starts": self.starts, "effort": self.effort, "seed": self.seed, "report": watch,
         }  # fmt: skip
