@@ -17,6 +17,10 @@ from pipesim.schedules.catalogue import FAMILIES
 from pipesim.schedules.family import Family
 
 
+_SLOW = ("zb-auto", "zb-v", "v-auto")  # searches of their own, left out where there are more actions than these
+_MOST_ACTIONS = 25_000
+
+
 @dataclass(frozen=True, eq=False)
 class Rival:
     """A family's schedule, the seconds of its last action and of its step, whether it fits the limit, and the most
@@ -69,9 +73,9 @@ def times_of(schedule: Schedule, costs: Costs) -> tuple[float, float]:
 
 
 def _schedules(setting: Setting, times: Mapping[str, Any]) -> list[tuple[str, Schedule]]:
-    found = []
+    found, large = [], 3 * setting.placement.stages * setting.microbatches > _MOST_ACTIONS
     for name, family in FAMILIES.items():
-        if family.trains and family.synchronous:
+        if family.trains and family.synchronous and not (large and name in _SLOW):
             for label, options in _variants(name, family, setting, times):
                 try:
                     made = family.build(ranks=setting.placement.ranks, microbatches=setting.microbatches, **options)
