@@ -16,7 +16,6 @@ from pipesim.plan.search.setting import Setting
 from pipesim.schedules.catalogue import FAMILIES
 from pipesim.schedules.family import Family
 
-
 _SLOW = ("zb-auto", "zb-v", "v-auto")  # searches of their own, left out where there are more actions than these
 _MOST_ACTIONS = 25_000
 
