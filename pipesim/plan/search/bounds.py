@@ -113,6 +113,8 @@ def _warm_up(problem: Problem, way: Paths, rank: int) -> float:
 
 def _fill(counts: Ints, seconds: Floats, take: Floats, room: float) -> float:
     """Most seconds of actions that fit `room`, where each holds `take`: at most `counts` of each, parts allowed."""
+    if not seconds.any():
+        return 0.0
     total, left = 0.0, room
     for one in np.argsort(-seconds / np.maximum(take, 1e-300)):
         number = float(counts[one]) if take[one] <= 0 else min(float(counts[one]), max(0.0, left) / take[one])
