@@ -80,7 +80,7 @@ def test_the_usual_layout_of_a_row() -> None:
     usual = layout_of_row(row)
     assert usual.layout == Layout(
         tp=4, pp=8, dp=2, virtual=5, sequence_parallel=True, precision="fp8", micro_batch=1, global_batch=256,
-        seq=8192, framework="nemo/megatron-core",
+        seq=8192, zero_stage=1, framework="nemo/megatron-core",
     )  # fmt: skip
     assert dict(usual.assumed) == {
         "dp": 2, "sequence_parallel": True, "zero_stage": 0, "recompute": "none", "stage_split": "even",
