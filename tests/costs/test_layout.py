@@ -83,7 +83,7 @@ def test_the_usual_layout_of_a_row() -> None:
         seq=8192, zero_stage=1, framework="nemo/megatron-core",
     )  # fmt: skip
     assert dict(usual.assumed) == {
-        "dp": 2, "sequence_parallel": True, "zero_stage": 0, "recompute": "none", "stage_split": "even",
+        "dp": 2, "sequence_parallel": True, "zero_stage": 1, "recompute": "none", "stage_split": "even",
     }  # fmt: skip
 
 
