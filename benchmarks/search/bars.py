@@ -17,9 +17,8 @@ from pathlib import Path
 import numpy as np
 
 from pipesim.ir.placement import Placement, linear, vee
-from pipesim.ir.schedule import Schedule
 from pipesim.plan.search.problem import Memory, Problem
-from pipesim.plan.search.search import Effort, search
+from pipesim.plan.search.search import Effort, Start, search
 from pipesim.schedules.lookup import build
 
 DATA = Path(__file__).parents[2] / "tests" / "data" / "search"
@@ -89,9 +88,11 @@ def solved(bar: Bar) -> Row:
     return Row(bar, found.end_s, found.bounds.best_s, time.perf_counter() - begun)
 
 
-def _published(problem: Problem) -> list[Schedule]:
+def _published(problem: Problem) -> list[Start]:
     names = ("v-half", "v-min", "zb-v") if problem.stages > problem.ranks else ("zb-h1", "zb-h2")
-    return [build(name, ranks=problem.ranks, microbatches=problem.microbatches) for name in names]
+    return [
+        lambda microbatches, name=name: build(name, ranks=problem.ranks, microbatches=microbatches) for name in names
+    ]
 
 
 def summary(title: str, rows: Sequence[Row]) -> Iterator[str]:

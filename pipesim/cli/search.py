@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -30,7 +31,7 @@ from pipesim.plan.search.limit import parse_limit
 from pipesim.plan.search.offload import find_with_offload
 from pipesim.plan.search.placements import placement_of, usual
 from pipesim.plan.search.rivals import Rival, rivals
-from pipesim.plan.search.search import Effort, Progress
+from pipesim.plan.search.search import Effort, Progress, Start
 from pipesim.plan.search.setting import Setting
 from pipesim.schedules.lookup import MOST_ACTIONS, build
 from pipesim.units import format_seconds, parse_bytes_per_s, parse_fraction, parse_seconds
@@ -120,7 +121,7 @@ def search(
     keep = None if may_recompute is None else _part(may_recompute)
     settings = [Setting(place, count, prices, limit, _release(release), keep=keep) for place in places]
     host = None if may_offload is None else parse_bytes_per_s(may_offload, name="may offload", positive=True)
-    starts = [build(name, ranks=ranks, microbatches=count) for name in start_from or ()]
+    starts = [partial(_start, build(name, ranks=ranks, microbatches=count), name, ranks) for name in start_from or ()]
     limit_s = math.inf if time_limit is None else parse_seconds(time_limit, name="time limit", positive=True)
     effort = _effort(rounds, parse_seconds(exact, name="exact"), limit_s)
     result = _Searches(rivals(settings[0], times), starts, effort, seed, limit_s, host, rearrange).best_of(settings)
@@ -138,6 +139,11 @@ def _require_size(forwards: int) -> None:
         raise BadCase(
             f"{2 * forwards} actions: more than {MOST_ACTIONS} do not fit in memory", "try fewer microbatches"
         )
+
+
+def _start(schedule: Schedule, name: str, ranks: int, microbatches: int) -> Schedule:
+    """The schedule of that name for so many microbatches."""
+    return schedule if microbatches == schedule.microbatches else build(name, ranks=ranks, microbatches=microbatches)
 
 
 def _release(text: str) -> Release:
@@ -168,7 +174,7 @@ class _Searches:
     """What the searches of all placements have in common."""
 
     others: Sequence[Rival]
-    starts: Sequence[Schedule]
+    starts: Sequence[Start]
     effort: Effort
     seed: int
     limit_s: float

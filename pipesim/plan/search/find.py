@@ -14,7 +14,7 @@ from pipesim.plan.search.orders import serial
 from pipesim.plan.search.problem import LimitTooSmall, Problem
 from pipesim.plan.search.recompute import Recomputing, by_microbatch, with_shares
 from pipesim.plan.search.rivals import Rival, priced, times_of
-from pipesim.plan.search.search import Effort, Found, Report, search
+from pipesim.plan.search.search import Effort, Found, Report, Start, search
 from pipesim.plan.search.setting import Setting
 
 _TRIES = 8  # with more and more of the limit left free for messages
@@ -50,7 +50,7 @@ def find_order(
     setting: Setting,
     *,
     others: Sequence[Rival] = (),
-    starts: Sequence[Schedule] = (),
+    starts: Sequence[Start] = (),
     effort: Effort | None = None,
     seed: int = 0,
     report: Report = lambda progress: True,
@@ -59,7 +59,7 @@ def find_order(
 
     Raises LimitTooSmall, BadLimit, NoCost, WrongStages.
     """
-    known = [*starts, *(one.schedule for one in others if one.fits)]
+    known = [*starts, *(one.start for one in others if one.fits and one.start is not None)]
     tries = _Tries(known, effort, seed, report)
     setting, problem, found, best = tries.within_the_limit(setting)
     check(found.schedule)
@@ -74,7 +74,7 @@ def find_order(
 class _Tries:
     """Searches with more and more of the limit left free for messages, until what was found fits."""
 
-    known: Sequence[Schedule]
+    known: Sequence[Start]
     effort: Effort | None
     seed: int
     report: Report

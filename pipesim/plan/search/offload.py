@@ -16,7 +16,7 @@ from pipesim.plan.search.find import Result, find_order
 from pipesim.plan.search.limit import BadLimit, Limit
 from pipesim.plan.search.problem import FIT, LimitTooSmall
 from pipesim.plan.search.rivals import Rival, priced
-from pipesim.plan.search.search import Effort, Report
+from pipesim.plan.search.search import Effort, Report, Start
 from pipesim.plan.search.setting import Prices, Setting
 from pipesim.schedules.offload import with_moves
 
@@ -44,7 +44,7 @@ def find_with_offload(
     host_bytes_per_s: float,
     *,
     others: Sequence[Rival] = (),
-    starts: Sequence[Schedule] = (),
+    starts: Sequence[Start] = (),
     effort: Effort | None = None,
     seed: int = 0,
     report: Report = lambda progress: True,

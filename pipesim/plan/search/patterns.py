@@ -7,7 +7,9 @@ much is held: V-Min, V-Half and ZB-V are such patterns (Qi et al. 2024, arXiv 24
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -108,19 +110,39 @@ def _first_free(begins: Floats, ends: Floats, ready: float, takes: float, period
 
 
 def starting_patterns(problem: Problem) -> list[Pattern]:
-    """Patterns of a few spacings: the same delay for a whole run of stages up or down the ranks."""
-    shortest, shape = shortest_period_s(problem), (3, problem.stages)
-    unit, down = shortest / (3 * problem.stages / problem.ranks), _runs(problem) % 2 == 0
-    found = []
+    """Patterns of a few spacings, the same for a whole run of stages over the ranks."""
+    return [*_stretched(problem), *_in_slots(problem)]
+
+
+def _stretched(problem: Problem) -> Iterator[Pattern]:
+    """Forwards some time behind each other, gradients back as soon as they can."""
+    shortest, runs = shortest_period_s(problem), _runs(problem)
+    unit = shortest / (3 * problem.stages / problem.ranks)
     for stretch in (1.0, 1.05, 1.15, 1.3, 1.5):
-        for first in (0.0, 0.5, 1.0, 2.0, 3.0):
-            for second in (0.0, 0.5, 1.0, 2.0) if not down.all() else (first,):
-                for later in (0.0, 1.0, 4.0):
-                    delays = np.zeros(shape)
-                    delays[F] = np.where(down, first, second) * unit
-                    delays[W] = later * shortest
-                    found.append(Pattern(shortest * stretch, delays))
-    return found
+        for first, second in product((0.0, 0.5, 1.0, 2.0, 3.0), (0.0, 0.5, 1.0, 2.0) if runs.any() else (0.0,)):
+            for later in (0.0, 1.0, 4.0):
+                delays = np.zeros((3, problem.stages))
+                delays[F] = np.where(runs % 2 == 0, first, second) * unit
+                delays[W] = later * shortest
+                yield Pattern(shortest * stretch, delays)
+
+
+def _in_slots(problem: Problem) -> Iterator[Pattern]:
+    """All actions in slots of one length, in which the longest and a message fit: what V-Min, V-Half and ZB-V are.
+
+    From stage to stage a microbatch goes on after so many slots, in both directions.
+    """
+    hop = (problem.latency_s + problem.hold_s).max()
+    slot = float(problem.seconds.max() + hop)
+    shortest, runs = shortest_period_s(problem), _runs(problem)
+    slots = 3 * problem.stages / problem.ranks
+    for period in (slot * slots, *(shortest * stretch for stretch in (1.0, 1.1, 1.2, 1.35, 1.5, 1.75))):
+        for first, second in ((1, 1), (2, 1), (1, 2), (2, 2), (3, 1), (4, 2)):
+            for length in (slot, period / slots):
+                spacing = np.where(runs % 2 == 0, first, second) * length
+                delays = np.zeros((3, problem.stages))
+                delays[:W] = np.maximum(0.0, spacing - problem.seconds[:W] - hop)
+                yield Pattern(max(period, shortest), delays)
 
 
 def changed(pattern: Pattern, problem: Problem, random: np.random.Generator) -> Pattern:

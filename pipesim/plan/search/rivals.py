@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
-from pipesim.costs.costs import Costs, Floats, NoCost, WrongStages
+from pipesim.costs.costs import Costs, Floats
 from pipesim.engine.choose import simulate
 from pipesim.engine.direct import can_walk, step
 from pipesim.errors import PipesimError
 from pipesim.ir.lower import lower
 from pipesim.ir.schedule import Schedule
+from pipesim.plan.search.search import Start
 from pipesim.plan.search.setting import Setting
 from pipesim.schedules.catalogue import FAMILIES
 from pipesim.schedules.family import Family
@@ -23,7 +25,10 @@ _MOST_ACTIONS = 25_000
 @dataclass(frozen=True, eq=False)
 class Rival:
     """A family's schedule, the seconds of its last action and of its step, whether it fits the limit, and the most
-    bytes each rank holds, where the costs know them."""
+    bytes each rank holds, where the costs know them.
+
+    start: the same family for any number of microbatches.
+    """
 
     name: str
     schedule: Schedule
@@ -31,6 +36,7 @@ class Rival:
     step_time_s: float
     fits: bool
     peak_bytes: Floats | None = None
+    start: Start | None = None
 
     @property
     def placement(self) -> str:
@@ -42,16 +48,14 @@ def rivals(setting: Setting, times: Mapping[str, Any]) -> list[Rival]:
 
     times: `forward`, `input_grad`, `weight_grad` and `latency` for families that build for the actual costs.
     """
-    found = [rival(name, schedule, setting) for name, schedule in _schedules(setting, times)]
-    return sorted((one for one in found if one is not None), key=lambda one: (not one.fits, one.step_time_s))
-
-
-def rival(name: str, schedule: Schedule, setting: Setting) -> Rival | None:
-    """How a schedule does; None where the costs are for another number of stages or do not know its actions."""
-    try:
-        return priced(name, schedule, setting)
-    except (WrongStages, NoCost):
-        return None
+    found = []
+    for name, start in _starts(setting, times):
+        try:
+            made = priced(name, start(setting.microbatches), setting)
+        except PipesimError:  # there is none for these numbers, or the costs are for others
+            continue
+        found.append(replace(made, start=start))
+    return sorted(found, key=lambda one: (not one.fits, one.step_time_s))
 
 
 def priced(name: str, schedule: Schedule, setting: Setting) -> Rival:
@@ -71,27 +75,24 @@ def times_of(schedule: Schedule, costs: Costs) -> tuple[float, float]:
     return timeline.makespan_s, timeline.step_time_s
 
 
-def _schedules(setting: Setting, times: Mapping[str, Any]) -> list[tuple[str, Schedule]]:
-    found, large = [], 3 * setting.placement.stages * setting.microbatches > _MOST_ACTIONS
+def _starts(setting: Setting, times: Mapping[str, Any]) -> Iterator[tuple[str, Start]]:
+    """Families by name, as functions of the number of microbatches."""
+    large = 3 * setting.placement.stages * setting.microbatches > _MOST_ACTIONS
     for name, family in FAMILIES.items():
         if family.trains and family.synchronous and not (large and name in _SLOW):
-            for label, options in _variants(name, family, setting, times):
-                try:
-                    made = family.build(ranks=setting.placement.ranks, microbatches=setting.microbatches, **options)
-                except PipesimError:  # it does not exist for these numbers
-                    continue
-                found.append((label, made))
-    return found
+            yield name, partial(_build, family, setting.placement.ranks, _options(family, setting, times))
 
 
-def _variants(
-    name: str, family: Family, setting: Setting, times: Mapping[str, Any]
-) -> list[tuple[str, dict[str, Any]]]:
-    """Options of a family: its own, and the stages a rank of the placement where it takes them."""
+def _build(family: Family, ranks: int, options: Mapping[str, Any], microbatches: int) -> Schedule:
+    return family.build(ranks=ranks, microbatches=microbatches, **options)
+
+
+def _options(family: Family, setting: Setting, times: Mapping[str, Any]) -> dict[str, Any]:
+    """What a family is told beside ranks and microbatches: times, limit and stages a rank, where it takes them."""
     options = {key: value for key, value in times.items() if key in family.options}
     if setting.limit is not None and setting.limit.unit == "microbatches" and "memory_limit" in family.options:
         options["memory_limit"] = setting.limit.value
     virtual = setting.placement.stages // setting.placement.ranks
-    if "virtual" not in family.options or virtual < 2:
-        return [(name, options)]
-    return [(name, {**options, "virtual": virtual})]
+    if "virtual" in family.options and virtual > 1:
+        options["virtual"] = virtual
+    return options

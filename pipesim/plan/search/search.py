@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from pipesim.errors import PipesimError
 from pipesim.ir.schedule import Schedule
 from pipesim.plan.search import exact
 from pipesim.plan.search.arrays import Layout
@@ -87,19 +88,21 @@ class Found:
 
 
 Report = Callable[[Progress], bool]
+Start = Callable[[int], Schedule]
 
 
 def search(
     problem: Problem,
     *,
-    starts: Sequence[Schedule] = (),
+    starts: Sequence[Start] = (),
     effort: Effort | None = None,
     seed: int = 0,
     report: Report = lambda progress: True,
 ) -> Found:
     """The best order found for a problem whose limit can be met.
 
-    starts: published orders to start from, so that the result is never worse than those that fit.
+    starts: published orders to start from, so that the result is never worse than those that fit: from a number of
+        microbatches to a schedule, as fewer are searched than there are many of.
     report: called often; the search ends when it gives False. A KeyboardInterrupt ends it too: the best is kept.
     """
     run = _Run(problem, effort or Effort(), seed, report)
@@ -148,8 +151,10 @@ class _Run:
         """Whether fewer microbatches are searched than there are."""
         return self.work.problem.microbatches < self.problem.microbatches
 
-    def to_the_end(self, starts: Sequence[Schedule]) -> None:
-        self._take("published", (self._given(schedule) for schedule in starts))
+    def to_the_end(self, starts: Sequence[Start]) -> None:
+        layouts = (self.layout, self.work) if self.is_short else (self.layout,)
+        for layout in layouts:
+            self._take("published", (_given(start, layout) for start in starts))
         self._take("constructing", constructions(self.work, climbs=self.effort.climbs, seed=self.seed))
         for turn in range(self.effort.rounds):
             if turn == len(_ROUNDS):
@@ -157,10 +162,6 @@ class _Run:
             self._take("improving", self._round(turn), regular=_ROUNDS[turn % len(_ROUNDS)][0] > 0)
         if self.effort.rounds <= len(_ROUNDS):
             self._prove()
-
-    def _given(self, schedule: Schedule) -> Candidate | None:
-        order = from_schedule(self.layout, schedule)
-        return None if order is None else candidate(self.layout, order, schedule.name)
 
     def _take(self, phase: str, made: Iterator[Candidate | None], regular: bool = True) -> None:
         """Take in what is made. Raises _Enough."""
@@ -213,3 +214,13 @@ class _Run:
             raise KeyboardInterrupt
         if not self._goes_on("exact solver"):
             raise _Enough
+
+
+def _given(start: Start, layout: Layout) -> Candidate | None:
+    """A published order as a candidate; None where there is none for so many microbatches, or it does not fit."""
+    try:
+        schedule = start(layout.problem.microbatches)
+    except PipesimError:
+        return None
+    order = from_schedule(layout, schedule)
+    return None if order is None else candidate(layout, order, schedule.name)

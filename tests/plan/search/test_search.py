@@ -37,7 +37,7 @@ def test_never_worse_than_a_published_family_that_fits(placement, limit):
 def test_starts_from_the_order_it_is_given():
     start = build("v-half", ranks=4, microbatches=8)
     problem = plain(vee(4), 8, (10, 12, 8, 1), float(peak_activations(start).max()))
-    found = search(problem, starts=[start], effort=Effort(climbs=0, rounds=0, exact_s=0))
+    found = search(problem, starts=[lambda microbatches: start], effort=Effort(climbs=0, rounds=0, exact_s=0))
     assert found.end_s <= 298.0  # V-Half by the independent evaluation of tests/data/schedules/bars.json
 
 
