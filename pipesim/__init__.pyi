@@ -1,10 +1,10 @@
 # Written by `make stub` from the list in __init__.py.
-from pipesim.costs.cluster_catalogue import load_cluster as load_cluster
+from pipesim.costs.clusters.cluster_catalogue import load_cluster as load_cluster
 from pipesim.costs.costs import Costs as Costs
 from pipesim.costs.estimate import estimate as estimate
-from pipesim.costs.layout import Layout as Layout
-from pipesim.costs.model import Model as Model
-from pipesim.costs.model_catalog import load_model as load_model
+from pipesim.costs.layouts.layout import Layout as Layout
+from pipesim.costs.models.model import Model as Model
+from pipesim.costs.models.model_catalog import load_model as load_model
 from pipesim.costs.plain import parse_costs as parse_costs
 from pipesim.engine.choose import simulate as simulate
 from pipesim.errors import PipesimError as PipesimError

@@ -8,7 +8,7 @@ from math import log2
 from typing import TypeVar
 
 from pipesim.backends.parallel.places import short
-from pipesim.costs.layout import Layout
+from pipesim.costs.layouts.layout import Layout
 from pipesim.errors import PipesimError
 
 Made = TypeVar("Made")

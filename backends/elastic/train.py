@@ -28,7 +28,7 @@ from pipesim.backends.parallel.places import Places, make_places, short
 from pipesim.backends.parallel.rates import Rates
 from pipesim.backends.parallel.updates import StepRules
 from pipesim.backends.stage import StageOptions
-from pipesim.costs.layout import Layout
+from pipesim.costs.layouts.layout import Layout
 from pipesim.errors import PipesimError
 from pipesim.ir.program import Program
 

@@ -27,7 +27,7 @@ from pipesim.backends.measure.timelines import RankRecord, assemble, gather, rec
 from pipesim.backends.model.config import DecoderConfig
 from pipesim.backends.parallel.decoders import decoder_stages, first_weights
 from pipesim.backends.parallel.places import Places, make_places
-from pipesim.costs.layout import Layout
+from pipesim.costs.layouts.layout import Layout
 from pipesim.ir.action import Kind
 from pipesim.ir.program import Program
 from pipesim.timeline import Timeline

@@ -1,13 +1,11 @@
 """A job on this machine: one process a rank, through torch's elastic launcher; one message if it fails.
 
-The processes fork from a server that has torch loaded, so that a job of eight starts in the time of one.
 Everything a job writes for itself is in one temporary folder, which goes with it.
 """
 
 from __future__ import annotations
 
 import logging
-import multiprocessing
 import os
 import pickle
 import signal
@@ -23,11 +21,10 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from pipesim.backends.job.board import make_board, read_board
+from pipesim.backends.job.fork_server import start_fork_server
 from pipesim.backends.job.worker import BOARD, FRESH_STORE, Notice, read_notices, work
 from pipesim.errors import PipesimError
 from pipesim.ir.program import Program
-
-_PRELOADED = ["torch", "torch.distributed", "pipesim.backends.job.preload"]
 
 _TALKATIVE = ("torch.distributed.elastic", "torch.distributed.launcher", "torch.multiprocessing")
 
@@ -80,7 +77,7 @@ def run_local(ranks: int, function: Callable[..., Any], *args: Any, options: Job
     for name in [*logging.root.manager.loggerDict]:
         if name.startswith(_TALKATIVE):
             logging.getLogger(name).setLevel(logging.CRITICAL)
-    multiprocessing.get_context("forkserver").set_forkserver_preload(_PRELOADED)
+    start_fork_server()
     os.environ.setdefault(*FRESH_STORE)
     with tempfile.TemporaryDirectory(prefix="pipesim-job-") as folder:
         make_board(Path(folder) / BOARD, ranks)

@@ -1,4 +1,4 @@
-"""What a decoder is made of: the numbers of `pipesim.costs.model`, and what only running needs to know."""
+"""What a decoder is made of: the numbers of `pipesim.costs.models.model`, and what only running needs to know."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pipesim.costs.config_fields import BadConfig
-from pipesim.costs.hf_config import read_config
-from pipesim.costs.model import Model
-from pipesim.costs.model_catalog import CATALOG, load_model, model_names
+from pipesim.costs.models.config_fields import BadConfig
+from pipesim.costs.models.hf_config import read_config
+from pipesim.costs.models.model import Model
+from pipesim.costs.models.model_catalog import CATALOG, load_model, model_names
 from pipesim.errors import PipesimError
 from pipesim.files import read_text
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from pipesim.backends.trees import Tree, flatten, unflatten
-from pipesim.costs.split import balanced, even
+from pipesim.costs.layouts.split import balanced, even
 from pipesim.errors import PipesimError
 
 Rule = str | Sequence[int]  # even, balanced, or the number of layers of each stage

@@ -13,8 +13,8 @@ from pipesim.backends.model.config import DecoderConfig
 from pipesim.backends.model.decoder import Checkpointing, Layer, RmsNorm, Where
 from pipesim.backends.model.rotary import tables
 from pipesim.backends.trees import Tree
-from pipesim.costs.layout import BadLayout, Layout
-from pipesim.costs.split import StageLayers, split_layers
+from pipesim.costs.layouts.layout import BadLayout, Layout
+from pipesim.costs.layouts.split import StageLayers, split_layers
 from pipesim.errors import PipesimError
 
 EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"  # their names in checkpoints

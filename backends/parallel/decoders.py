@@ -15,7 +15,7 @@ from pipesim.backends.model.stage import EMBEDDING, HEAD, DecoderStage, build_st
 from pipesim.backends.parallel.places import Places, of_stages
 from pipesim.backends.parallel.tensor import check_tensor_parallel, part_of, split_tensors
 from pipesim.backends.stage import LossFunction
-from pipesim.costs.layout import Layout
+from pipesim.costs.layouts.layout import Layout
 
 Fill = Callable[[Mapping[str, nn.Parameter]], None]
 """Writes values into a stage's weights, by their names in a checkpoint."""

@@ -24,7 +24,7 @@ from pipesim.backends.parallel.sharded import Sharded
 from pipesim.backends.parallel.updates import ParallelUpdates, StageWeights, StepRules, TiedHere
 from pipesim.backends.pipeline import forwards_of
 from pipesim.backends.stage import LossFunction, Stage, StageOptions
-from pipesim.costs.layout import BadLayout
+from pipesim.costs.layouts.layout import BadLayout
 from pipesim.ir.action import Kind
 from pipesim.ir.lower import lower
 from pipesim.ir.placement import Placement

@@ -12,8 +12,8 @@ import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 
-from pipesim.costs.groups import rank_groups
-from pipesim.costs.layout import BadLayout, Layout
+from pipesim.costs.layouts.groups import rank_groups
+from pipesim.costs.layouts.layout import BadLayout, Layout
 from pipesim.errors import PipesimError
 
 DIMENSIONS = ("pp", "dp", "tp")

@@ -8,12 +8,12 @@ from dataclasses import replace
 import numpy as np
 
 from pipesim.backends.parallel.lines import Line
+from pipesim.costs.communication.traffic import backward_sums, forward_sums, reductions
 from pipesim.costs.costs import Costs, Floats
-from pipesim.costs.layout import Layout
-from pipesim.costs.model import Model
+from pipesim.costs.layouts.layout import Layout
+from pipesim.costs.layouts.split import split_layers
+from pipesim.costs.models.model import Model
 from pipesim.costs.network import Network, Route
-from pipesim.costs.split import split_layers
-from pipesim.costs.traffic import backward_sums, forward_sums, reductions
 from pipesim.engine.choose import simulate
 from pipesim.ir.action import Kind
 from pipesim.ir.needs import Flow

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pipesim.backends.parallel.traffic import Collective
-from pipesim.costs.traffic import Key, Traffic, Volume
+from pipesim.costs.communication.traffic import Key, Traffic, Volume
 
 
 @dataclass(frozen=True)

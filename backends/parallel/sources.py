@@ -23,7 +23,7 @@ from pipesim.backends.parallel.tensor import check_tensor_parallel
 from pipesim.backends.pipeline import module_of
 from pipesim.backends.stage import LossFunction
 from pipesim.backends.trees import Tree
-from pipesim.costs.layout import BadLayout, Layout
+from pipesim.costs.layouts.layout import BadLayout, Layout
 from pipesim.files import read_text
 
 WEIGHTS = {"fp32": torch.float32, "fp64": torch.float64, "bf16": torch.float32}

@@ -25,8 +25,8 @@ from torch.distributed.tensor.parallel import (
 
 from pipesim.backends.model.decoder import Attention
 from pipesim.backends.model.stage import DecoderStage, Embedding
-from pipesim.costs.layout import BadLayout, Layout
-from pipesim.costs.model import Model
+from pipesim.costs.layouts.layout import BadLayout, Layout
+from pipesim.costs.models.model import Model
 
 
 def check_tensor_parallel(model: Model, layout: Layout) -> None:

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from pipesim.backends.parallel.places import dimension_of
-from pipesim.costs.traffic import Key, Traffic, Volume
+from pipesim.costs.communication.traffic import Key, Traffic, Volume
 
 # Operation of torch's dispatcher -> our word, and where the whole tensor is among its arguments.
 _FUNCTIONAL = {"all_reduce": "all-reduce", "all_reduce_": "all-reduce", "reduce_scatter_tensor": "reduce-scatter"}

@@ -32,7 +32,7 @@ from pipesim.backends.parallel.traffic import Recorder
 from pipesim.backends.parallel.updates import StepRules
 from pipesim.backends.stage import StageOptions
 from pipesim.backends.trees import Tree, flatten, unflatten
-from pipesim.costs.layout import Layout
+from pipesim.costs.layouts.layout import Layout
 from pipesim.ir.program import Program
 
 _TIMED = 5  # of the last steps the one of median time is shown

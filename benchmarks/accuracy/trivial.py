@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping
 from statistics import mean, median
 from typing import Any
 
-from pipesim.costs.flops import model_flops
-from pipesim.costs.gpu import find_gpu
-from pipesim.costs.model import Model
+from pipesim.costs.clusters.gpu import find_gpu
+from pipesim.costs.layouts.flops import model_flops
+from pipesim.costs.models.model import Model
 
 Row = Mapping[str, Any]
 

@@ -14,9 +14,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from pipesim.costs.cluster_catalogue import load_cluster
-from pipesim.costs.collectives import collective_seconds
-from pipesim.costs.p2p import p2p_seconds
+from pipesim.costs.clusters.cluster_catalogue import load_cluster
+from pipesim.costs.communication.collectives import collective_seconds
+from pipesim.costs.communication.p2p import p2p_seconds
 
 DATA = Path(__file__).parents[2] / "tests" / "data" / "collectives" / "measured.jsonl"
 

@@ -13,9 +13,9 @@ from collections import defaultdict
 from pathlib import Path
 from statistics import median, quantiles
 
-from pipesim.costs.compute import gemm_seconds
-from pipesim.costs.fitted import derate
-from pipesim.costs.gpu import find_gpu
+from pipesim.costs.clusters.fitted import derate
+from pipesim.costs.clusters.gpu import find_gpu
+from pipesim.costs.times.compute import gemm_seconds
 
 DATA = Path(__file__).parents[2] / "tests" / "data" / "kernels" / "sustained.csv"
 

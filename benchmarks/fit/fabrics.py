@@ -15,9 +15,9 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
-from pipesim.costs.cluster_catalogue import load_cluster
-from pipesim.costs.collectives import group_of
-from pipesim.costs.nccl import Ring, fastest
+from pipesim.costs.clusters.cluster_catalogue import load_cluster
+from pipesim.costs.communication.collectives import group_of
+from pipesim.costs.communication.nccl import Ring, fastest
 
 DATA = Path(__file__).parents[2] / "tests" / "data" / "collectives" / "measured.jsonl"
 HOPS = (1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 35, 40)

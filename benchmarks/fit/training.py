@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 
 from pipesim.costs.catalog_files import read_catalogue
-from pipesim.costs.frameworks import closest_framework
-from pipesim.costs.gpu import find_gpu
+from pipesim.costs.clusters.gpu import find_gpu
+from pipesim.costs.layouts.frameworks import closest_framework
 from pipesim.plan.predict import predict_row
 
 DATA = Path(__file__).parents[2] / "tests" / "data"

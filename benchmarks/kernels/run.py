@@ -12,7 +12,7 @@ import math
 from statistics import median, quantiles
 
 from pipesim.costs.catalog_files import KERNELS
-from pipesim.costs.gpu import Gpu, find_gpu
+from pipesim.costs.clusters.gpu import Gpu, find_gpu
 from pipesim.costs.kernel_tables import Table, read_table
 
 Key = tuple[int, int, int]

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pipesim.costs.cluster_catalogue import load_cluster
+from pipesim.costs.clusters.cluster_catalogue import load_cluster
 from pipesim.costs.estimate import Estimate, estimate
-from pipesim.costs.layout import Layout
-from pipesim.costs.model_catalog import load_model
+from pipesim.costs.layouts.layout import Layout
+from pipesim.costs.models.model_catalog import load_model
 from pipesim.engine import fast
 from pipesim.ir.lower import lower
 from pipesim.ir.placement import linear

@@ -20,8 +20,8 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from pipesim.costs.cluster_catalogue import load_cluster
-from pipesim.costs.model import Model
+from pipesim.costs.clusters.cluster_catalogue import load_cluster
+from pipesim.costs.models.model import Model
 from pipesim.plan.detail import detail, difference
 from pipesim.plan.planner import search
 from pipesim.plan.relief import name_of

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import argparse
 
-from pipesim.costs.cluster_catalogue import load_cluster
-from pipesim.costs.model_catalog import load_model
+from pipesim.costs.clusters.cluster_catalogue import load_cluster
+from pipesim.costs.models.model_catalog import load_model
 from pipesim.serving.deployment import Deployment
 from pipesim.serving.engine import find_engine
 from pipesim.serving.formats import weight_format

@@ -16,9 +16,9 @@ from pipesim.cli.options import schedule_from_options, transfers_of
 from pipesim.costs.costs import Costs
 from pipesim.costs.costs_file import read_costs_file
 from pipesim.costs.estimate import Estimate, estimate, typical_times
-from pipesim.costs.habits import USUAL_TENSOR_OVERLAP, Habits, habits_of
-from pipesim.costs.layout import Layout
+from pipesim.costs.layouts.layout import Layout
 from pipesim.costs.plain import PlainCosts, parse_costs
+from pipesim.costs.times.habits import USUAL_TENSOR_OVERLAP, Habits, habits_of
 from pipesim.errors import PipesimError
 from pipesim.ir.lower import lower
 from pipesim.ir.program import COMM_POLICIES, Program
@@ -163,8 +163,8 @@ def offered_times(plain: PlainCosts) -> dict[str, float]:
 
 
 def _case_of_model(name: str, options: CostOptions, choice: dict[str, Any]) -> Case:
-    from pipesim.costs.cluster_catalogue import load_cluster
-    from pipesim.costs.model_catalog import load_model
+    from pipesim.costs.clusters.cluster_catalogue import load_cluster
+    from pipesim.costs.models.model_catalog import load_model
 
     if options.cluster is None:
         raise BadCase("--model without --cluster", "give a cluster such as --cluster dgx-h100:8")

@@ -12,12 +12,12 @@ from rich.table import Table
 
 from pipesim.cli.tables import console
 from pipesim.costs.catalog_files import UnknownName, read_catalogue, unknown
-from pipesim.costs.cluster_catalogue import cluster_names, load_cluster
-from pipesim.costs.compute import kernels
-from pipesim.costs.fitted import derate
-from pipesim.costs.gpu import find_gpu, gpu_keys
-from pipesim.costs.model_catalog import catalogue_source, load_model, model_names
-from pipesim.costs.params import parameters
+from pipesim.costs.clusters.cluster_catalogue import cluster_names, load_cluster
+from pipesim.costs.clusters.fitted import derate
+from pipesim.costs.clusters.gpu import find_gpu, gpu_keys
+from pipesim.costs.models.model_catalog import catalogue_source, load_model, model_names
+from pipesim.costs.models.params import parameters
+from pipesim.costs.times.compute import kernels
 
 
 class Section(StrEnum):

@@ -13,8 +13,8 @@ from pipesim.cli.case import BadCase, Case, CostOptions, make_case, notes
 from pipesim.cli.options import Microbatches, Ranks, Virtual
 from pipesim.costs.costs import StageBytes
 from pipesim.costs.estimate import Estimate
-from pipesim.costs.layer_times import layer_parts
-from pipesim.costs.parts import COMMUNICATION, Part, add_up
+from pipesim.costs.times.layer_times import layer_parts
+from pipesim.costs.times.parts import COMMUNICATION, Part, add_up
 from pipesim.engine.choose import simulate as run_engine
 from pipesim.metrics import Metrics, summarize
 

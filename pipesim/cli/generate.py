@@ -13,7 +13,7 @@ from pipesim.cli import job
 from pipesim.cli.case import BadCase
 from pipesim.cli.job import JobChoice, require_torch
 from pipesim.cli.train import degrees_of, run_ranks
-from pipesim.costs.layout import Layout
+from pipesim.costs.layouts.layout import Layout
 from pipesim.files import read_text
 from pipesim.ir.lower import lower
 from pipesim.metrics import summarize

@@ -24,7 +24,7 @@ def _communication(task: Any, found: Any, made: Timeline) -> tuple[list[Any], Me
     """Rows of the report and the simulated figures, where traffic was counted."""
     from pipesim.backends.parallel.predict import predicted
     from pipesim.backends.parallel.report import rows
-    from pipesim.costs.traffic import traffic
+    from pipesim.costs.communication.traffic import traffic
 
     if found.measured is None:
         return [], None

@@ -20,9 +20,9 @@ import typer
 from pipesim.cli import case as options
 from pipesim.cli.plan_report import show
 from pipesim.cli.plan_serving import plan_service
-from pipesim.costs.cluster_catalogue import load_cluster
-from pipesim.costs.layout import Recompute
-from pipesim.costs.model_catalog import load_model
+from pipesim.costs.clusters.cluster_catalogue import load_cluster
+from pipesim.costs.layouts.layout import Recompute
+from pipesim.costs.models.model_catalog import load_model
 from pipesim.files import require_writable, write_atomically
 from pipesim.ir.formats import write_schedule
 from pipesim.ir.program import Comm

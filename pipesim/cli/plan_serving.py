@@ -8,8 +8,8 @@ import sys
 from typing import Any
 
 from pipesim.cli.serving_workload import lengths
-from pipesim.costs.cluster_catalogue import load_cluster
-from pipesim.costs.model_catalog import load_model
+from pipesim.costs.clusters.cluster_catalogue import load_cluster
+from pipesim.costs.models.model_catalog import load_model
 from pipesim.serving.deployment import Deployment
 from pipesim.serving.engine import find_engine
 from pipesim.serving.formats import cache_bytes, weight_format

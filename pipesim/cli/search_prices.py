@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from pipesim.cli.case import BadCase, CostOptions, layout_of, offered_times
-from pipesim.costs.cluster import Cluster
+from pipesim.costs.clusters.cluster import Cluster
 from pipesim.costs.costs import Costs
 from pipesim.costs.costs_file import read_costs_file
 from pipesim.costs.estimate import estimate, typical_times
-from pipesim.costs.layout import Layout
-from pipesim.costs.model import Model
+from pipesim.costs.layouts.layout import Layout
+from pipesim.costs.models.model import Model
 from pipesim.costs.plain import parse_costs
 from pipesim.ir.schedule import Schedule
 from pipesim.plan.search.setting import Prices
@@ -54,8 +54,8 @@ def prices_of(given: CostOptions, ranks: int, microbatches: int | None) -> tuple
 
 
 def _of_model(given: CostOptions, ranks: int, microbatches: int | None) -> tuple[Prices, Times, int]:
-    from pipesim.costs.cluster_catalogue import load_cluster
-    from pipesim.costs.model_catalog import load_model
+    from pipesim.costs.clusters.cluster_catalogue import load_cluster
+    from pipesim.costs.models.model_catalog import load_model
 
     if given.cluster is None:
         raise BadCase("--model without --cluster", "give a cluster such as --cluster dgx-h100:8")

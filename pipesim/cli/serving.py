@@ -14,8 +14,8 @@ from pipesim.cli.case import BadCase, Tp
 from pipesim.cli.serving_workload import Workload, lengths, per_second, progress, run_json, stream_of
 from pipesim.cli.simulate import Json
 from pipesim.cli.tables import console
-from pipesim.costs.cluster_catalogue import load_cluster
-from pipesim.costs.model_catalog import load_model
+from pipesim.costs.clusters.cluster_catalogue import load_cluster
+from pipesim.costs.models.model_catalog import load_model
 from pipesim.files import require_writable
 from pipesim.serving.deployment import Deployment
 from pipesim.serving.engine import find_engine

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from pipesim.cli.case import Case, notes
-from pipesim.costs.parts import add_up
+from pipesim.costs.times.parts import add_up
 from pipesim.idle import CAUSES
 from pipesim.metrics import Metrics
 from pipesim.units import format_bytes, format_seconds

@@ -12,7 +12,7 @@ from pipesim.cli.case import BadCase, layer_counts
 from pipesim.cli.job import JobChoice, under_torchrun
 from pipesim.cli.layout_report import report
 from pipesim.cli.options import schedule_from_options
-from pipesim.costs.layout import Layout
+from pipesim.costs.layouts.layout import Layout
 from pipesim.ir.check import check_program
 from pipesim.ir.lower import lower
 from pipesim.ir.program import COMM_POLICIES

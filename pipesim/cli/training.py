@@ -16,7 +16,7 @@ from pipesim.cli.case import BadCase
 from pipesim.cli.job import JobChoice
 from pipesim.cli.options import schedule_from_options
 from pipesim.cli.train import Outputs, ParallelChoice, layout_of
-from pipesim.costs.layout import Layout
+from pipesim.costs.layouts.layout import Layout
 from pipesim.files import read_text
 from pipesim.ir.lower import lower
 from pipesim.units import parse_seconds

@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from pipesim.costs.flops import attention, expert_tokens, gemms
-from pipesim.costs.frameworks import closest_framework
-from pipesim.costs.layout import Layout
-from pipesim.costs.model import LayerKind, Model
+from pipesim.costs.layouts.flops import attention, expert_tokens, gemms
+from pipesim.costs.layouts.frameworks import closest_framework
+from pipesim.costs.layouts.layout import Layout
+from pipesim.costs.models.model import LayerKind, Model
 
 
 @dataclass(frozen=True)

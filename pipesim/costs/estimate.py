@@ -7,21 +7,21 @@ from dataclasses import astuple, dataclass, replace
 
 import numpy as np
 
-from pipesim.costs.cluster import Cluster
+from pipesim.costs.clusters.cluster import Cluster
+from pipesim.costs.communication.pipeline_network import pipeline_network
 from pipesim.costs.costs import Costs, Floats, StageBytes, Work
-from pipesim.costs.flops import model_flops
-from pipesim.costs.frameworks import closest_framework
-from pipesim.costs.groups import Ranks, expert_groups, rank_groups
-from pipesim.costs.habits import Habits, habits_of
-from pipesim.costs.layer_times import stage_parts
-from pipesim.costs.layout import Layout, SplitRule
+from pipesim.costs.layouts.flops import model_flops
+from pipesim.costs.layouts.frameworks import closest_framework
+from pipesim.costs.layouts.groups import Ranks, expert_groups, rank_groups
+from pipesim.costs.layouts.layout import Layout, SplitRule
+from pipesim.costs.layouts.split import StageLayers, split_layers
 from pipesim.costs.memory import message_bytes, stage_memory
-from pipesim.costs.model import Model
-from pipesim.costs.parts import COMMUNICATION, Part
-from pipesim.costs.pipeline_network import pipeline_network
-from pipesim.costs.sharded import Update, update
-from pipesim.costs.site import Groups, Site
-from pipesim.costs.split import StageLayers, split_layers
+from pipesim.costs.models.model import Model
+from pipesim.costs.times.habits import Habits, habits_of
+from pipesim.costs.times.layer_times import stage_parts
+from pipesim.costs.times.parts import COMMUNICATION, Part
+from pipesim.costs.times.sharded import Update, update
+from pipesim.costs.times.site import Groups, Site
 from pipesim.ir.action import Kind
 from pipesim.ir.needs import Flow
 from pipesim.ir.placement import Placement, linear

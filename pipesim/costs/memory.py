@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from pipesim.costs.activations import NOTHING, ActivationBytes, layer_activations
-from pipesim.costs.flops import padded_vocab
-from pipesim.costs.frameworks import Framework, closest_framework
-from pipesim.costs.layout import Layout
-from pipesim.costs.model import LayerKind, Model
-from pipesim.costs.params import layer_parameters
-from pipesim.costs.split import StageLayers
+from pipesim.costs.layouts.flops import padded_vocab
+from pipesim.costs.layouts.frameworks import Framework, closest_framework
+from pipesim.costs.layouts.layout import Layout
+from pipesim.costs.layouts.split import StageLayers
+from pipesim.costs.models.model import LayerKind, Model
+from pipesim.costs.models.params import layer_parameters
 
 
 @dataclass(frozen=True)

@@ -16,13 +16,13 @@ from functools import cached_property
 import numpy as np
 
 from pipesim.costs.costs import Floats
-from pipesim.costs.frameworks import closest_framework
-from pipesim.costs.groups import expert_groups, rank_groups
-from pipesim.costs.habits import habits_of
-from pipesim.costs.layer_times import stage_parts
+from pipesim.costs.layouts.frameworks import closest_framework
+from pipesim.costs.layouts.groups import expert_groups, rank_groups
+from pipesim.costs.layouts.split import StageLayers
 from pipesim.costs.memory import stage_memory
-from pipesim.costs.site import Groups, Site
-from pipesim.costs.split import StageLayers
+from pipesim.costs.times.habits import habits_of
+from pipesim.costs.times.layer_times import stage_parts
+from pipesim.costs.times.site import Groups, Site
 from pipesim.plan.request import Request
 from pipesim.plan.space import Choice, Core, Shape, core_layout, layers_of, layout_of, shape_of, stages_of
 from pipesim.schedules.catalogue import FAMILIES

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from pipesim.costs.estimate import Estimate
-from pipesim.costs.layout import Layout
+from pipesim.costs.layouts.layout import Layout
 from pipesim.engine import fast
 from pipesim.engine.choose import simulate
 from pipesim.ir.schedule import Schedule

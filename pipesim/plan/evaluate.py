@@ -10,7 +10,7 @@ import numpy as np
 
 from pipesim.costs.costs import Costs, Floats
 from pipesim.costs.estimate import Estimate, estimate, typical_times
-from pipesim.costs.layout import BadLayout, Layout
+from pipesim.costs.layouts.layout import BadLayout, Layout
 from pipesim.engine import direct, fast
 from pipesim.ir.action import Kind
 from pipesim.ir.lower import lower

@@ -10,8 +10,8 @@ import json
 import shlex
 from collections.abc import Sequence
 
-from pipesim.costs.layout import Layout
-from pipesim.costs.model import Model
+from pipesim.costs.layouts.layout import Layout
+from pipesim.costs.models.model import Model
 from pipesim.plan.space import Choice
 
 _ZERO_BUBBLE_FORK = {"zb-h1": ["--enable-zero-bubble"], "zb-v": ["--zero-bubble-v-schedule"]}

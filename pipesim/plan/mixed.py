@@ -14,10 +14,10 @@ from itertools import groupby, islice, permutations
 
 import numpy as np
 
-from pipesim.costs.cluster import Cluster, Node
-from pipesim.costs.frameworks import closest_framework
+from pipesim.costs.clusters.cluster import Cluster, Node
+from pipesim.costs.communication.p2p import p2p_seconds
+from pipesim.costs.layouts.frameworks import closest_framework
 from pipesim.costs.memory import message_bytes
-from pipesim.costs.p2p import p2p_seconds
 from pipesim.plan.bounds import held, times_on
 from pipesim.plan.partition import NoPartition, Partition, Problem, partition
 from pipesim.plan.request import Request

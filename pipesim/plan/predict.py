@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from pipesim.costs.clusters.gpu import Gpu
+from pipesim.costs.clusters.row_cluster import cluster_of_row
 from pipesim.costs.estimate import Estimate, estimate
-from pipesim.costs.flops import model_flops
-from pipesim.costs.frameworks import GIB, closest_framework
-from pipesim.costs.gpu import Gpu
-from pipesim.costs.layout import Layout
-from pipesim.costs.model import Model
-from pipesim.costs.row_cluster import cluster_of_row
-from pipesim.costs.row_layout import layout_of_row
+from pipesim.costs.layouts.flops import model_flops
+from pipesim.costs.layouts.frameworks import GIB, closest_framework
+from pipesim.costs.layouts.layout import Layout
+from pipesim.costs.layouts.row_layout import layout_of_row
+from pipesim.costs.models.model import Model
 from pipesim.ir.action import Kind
 from pipesim.plan.row_schedule import RowSchedule, schedule_of_row
 from pipesim.plan.timing import Timed, timed

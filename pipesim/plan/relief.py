@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from pipesim.costs.cluster import Cluster
+from pipesim.costs.clusters.cluster import Cluster
 from pipesim.errors import PipesimError
 from pipesim.plan.bounds import Bytes, choice_memory_bytes, held
 from pipesim.plan.evaluate import evaluate, priced

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import get_args
 
-from pipesim.costs.cluster import Cluster
-from pipesim.costs.layout import Attention, Layout, Recompute, SplitRule
-from pipesim.costs.model import Model
+from pipesim.costs.clusters.cluster import Cluster
+from pipesim.costs.layouts.layout import Attention, Layout, Recompute, SplitRule
+from pipesim.costs.models.model import Model
 from pipesim.errors import PipesimError
 from pipesim.ir.program import COMM_POLICIES, Comm
 from pipesim.schedules.catalogue import FAMILIES

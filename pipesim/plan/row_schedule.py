@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from pipesim.costs.habits import Habits, habits_of
-from pipesim.costs.layout import Layout
+from pipesim.costs.layouts.layout import Layout
+from pipesim.costs.times.habits import Habits, habits_of
 from pipesim.ir.placement import Placement
 from pipesim.ir.program import Comm
 from pipesim.ir.schedule import Schedule

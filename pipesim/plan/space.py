@@ -9,8 +9,8 @@ from itertools import product
 from typing import Literal
 
 from pipesim.costs.activations import layer_activations
-from pipesim.costs.layout import BadLayout, Layout, Recompute, SplitRule
-from pipesim.costs.split import layers_per_stage
+from pipesim.costs.layouts.layout import BadLayout, Layout, Recompute, SplitRule
+from pipesim.costs.layouts.split import layers_per_stage
 from pipesim.ir.placement import Placement
 from pipesim.plan.request import ImpossibleRequest, Request
 from pipesim.schedules.catalogue import FAMILIES

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from pipesim.costs.p2p import p2p_seconds
+from pipesim.costs.communication.p2p import p2p_seconds
 from pipesim.serving.deployment import Deployment
 from pipesim.serving.group import Rules
 from pipesim.serving.instance import Instance

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from pipesim.costs.cluster import Cluster
-from pipesim.costs.layout import BadLayout, Layout
-from pipesim.costs.model import Model
-from pipesim.costs.split import StageLayers, split_layers
+from pipesim.costs.clusters.cluster import Cluster
+from pipesim.costs.layouts.layout import BadLayout, Layout
+from pipesim.costs.layouts.split import StageLayers, split_layers
+from pipesim.costs.models.model import Model
 from pipesim.errors import PipesimError
 from pipesim.serving.engine import Engine
 from pipesim.serving.formats import WeightFormat

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pipesim.costs.gpu import Gpu
+from pipesim.costs.clusters.gpu import Gpu
 from pipesim.errors import PipesimError
 
 

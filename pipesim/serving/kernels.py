@@ -1,7 +1,7 @@
 """How long the kernels of a serving step take on one GPU, apart from starting them.
 
 A matrix product with few rows reads its weights and little else: bytes over the bandwidth a GPU reaches. With many
-rows it takes what training's products take (`costs/compute.py`), in the precision in which the GPU multiplies.
+rows it takes what training's products take (`costs/times/compute.py`), in the precision in which the GPU multiplies.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 
 from pipesim.costs.catalog_files import read_catalogue
-from pipesim.costs.cluster import Cluster
-from pipesim.costs.collectives import collective_seconds
-from pipesim.costs.compute import Attention, attention_seconds, gemm_seconds
-from pipesim.costs.fitted import derate
-from pipesim.costs.gpu import Gpu
+from pipesim.costs.clusters.cluster import Cluster
+from pipesim.costs.clusters.fitted import derate
+from pipesim.costs.clusters.gpu import Gpu
+from pipesim.costs.communication.collectives import collective_seconds
+from pipesim.costs.times.compute import Attention, attention_seconds, gemm_seconds
 from pipesim.serving.engine import AllReduce, one_shot_latency
 from pipesim.serving.formats import WeightFormat
 

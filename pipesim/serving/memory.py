@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pipesim.costs.flops import padded_vocab
-from pipesim.costs.layout import Layout
+from pipesim.costs.layouts.flops import padded_vocab
+from pipesim.costs.layouts.layout import Layout
+from pipesim.costs.layouts.split import StageLayers
 from pipesim.costs.memory import layer_rank_parameters
-from pipesim.costs.model import Model
-from pipesim.costs.split import StageLayers
+from pipesim.costs.models.model import Model
 from pipesim.errors import PipesimError
 from pipesim.serving.deployment import Deployment
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pipesim.costs.layout import BadLayout
+from pipesim.costs.layouts.layout import BadLayout
 from pipesim.errors import PipesimError
 from pipesim.serving.build import instance_of
 from pipesim.serving.deployment import Deployment

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from pipesim.costs.layout import BadLayout
-from pipesim.costs.p2p import p2p_seconds
+from pipesim.costs.communication.p2p import p2p_seconds
+from pipesim.costs.layouts.layout import BadLayout
 from pipesim.serving.build import instance_of, rules_of
 from pipesim.serving.deployment import Deployment
 from pipesim.serving.memory import memory_of

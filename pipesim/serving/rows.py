@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from pipesim.costs.cluster import Cluster
-from pipesim.costs.cluster_catalogue import plain_cluster
-from pipesim.costs.gpu import Gpu, find_gpu, gpu_keys
-from pipesim.costs.model import Model
-from pipesim.costs.row_layout import Row
+from pipesim.costs.clusters.cluster import Cluster
+from pipesim.costs.clusters.cluster_catalogue import plain_cluster
+from pipesim.costs.clusters.gpu import Gpu, find_gpu, gpu_keys
+from pipesim.costs.layouts.row_layout import Row
+from pipesim.costs.models.model import Model
 from pipesim.errors import PipesimError
 from pipesim.serving.bench import requests_sent, tuned_limits
 from pipesim.serving.build import instance_of

@@ -15,12 +15,12 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from pipesim.costs.cluster import Cluster
-from pipesim.costs.flops import gemms, padded_vocab
-from pipesim.costs.gpu import Gpu
-from pipesim.costs.layout import Layout
-from pipesim.costs.model import LayerKind, Model
-from pipesim.costs.split import StageLayers
+from pipesim.costs.clusters.cluster import Cluster
+from pipesim.costs.clusters.gpu import Gpu
+from pipesim.costs.layouts.flops import gemms, padded_vocab
+from pipesim.costs.layouts.layout import Layout
+from pipesim.costs.layouts.split import StageLayers
+from pipesim.costs.models.model import LayerKind, Model
 from pipesim.serving.engine import Engine
 from pipesim.serving.formats import WEIGHTS, WeightFormat
 from pipesim.serving.kernels import (

@@ -40,8 +40,8 @@ def pipesim(*arguments: str, folder: Path) -> subprocess.Popen[str]:
 @pytest.fixture
 def temporary(tmp_path: Path) -> Iterator[Path]:
     """A folder for temporary files that must be empty afterwards."""
-    folder = tmp_path / "temporary"
-    folder.mkdir()
+    folder = tmp_path / "temporary" / ("longer than the path of a socket may be, " * 2)  # on some machines it is
+    folder.mkdir(parents=True)
     yield folder
     assert list(folder.rglob("*")) == []
 

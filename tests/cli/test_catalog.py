@@ -5,9 +5,9 @@ import json
 import pytest
 
 from pipesim.cli.app import main
-from pipesim.costs.cluster_catalogue import cluster_names
-from pipesim.costs.gpu import gpu_keys
-from pipesim.costs.model_catalog import model_names
+from pipesim.costs.clusters.cluster_catalogue import cluster_names
+from pipesim.costs.clusters.gpu import gpu_keys
+from pipesim.costs.models.model_catalog import model_names
 
 Capture = pytest.CaptureFixture[str]
 

@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from pipesim.costs.activations import layer_activations, layer_tensors
-from pipesim.costs.layout import Layout
+from pipesim.costs.layouts.layout import Layout
+from pipesim.costs.layouts.split import StageLayers
 from pipesim.costs.memory import message_bytes, stage_activations
-from pipesim.costs.model import Model
-from pipesim.costs.model_catalog import load_model, model_names
-from pipesim.costs.split import StageLayers
+from pipesim.costs.models.model import Model
+from pipesim.costs.models.model_catalog import load_model, model_names
 
 # Table 3: micro batch 4 for 22B, else 1; tensor parallel 8.
 CASES = [("megatron-22b", 4), ("megatron-175b", 1), ("megatron-530b", 1), ("megatron-1t", 1)]

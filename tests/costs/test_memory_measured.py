@@ -8,12 +8,12 @@ from statistics import median
 
 import pytest
 
-from pipesim.costs.frameworks import GIB, closest_framework
-from pipesim.costs.layout import Layout
+from pipesim.costs.layouts.frameworks import GIB, closest_framework
+from pipesim.costs.layouts.layout import Layout
+from pipesim.costs.layouts.row_layout import layout_of_row
+from pipesim.costs.layouts.split import split_layers
 from pipesim.costs.memory import message_bytes, rank_memory, stage_memory
-from pipesim.costs.model import Model
-from pipesim.costs.row_layout import layout_of_row
-from pipesim.costs.split import split_layers
+from pipesim.costs.models.model import Model
 
 DATA = Path(__file__).parents[1] / "data" / "measured_memory.jsonl"
 SOURCES = {

@@ -2,7 +2,8 @@
 
 import pytest
 
-from pipesim.costs.layout import Layout
+from pipesim.costs.layouts.layout import Layout
+from pipesim.costs.layouts.split import StageLayers, split_layers
 from pipesim.costs.memory import (
     StageParameters,
     layer_rank_parameters,
@@ -11,9 +12,8 @@ from pipesim.costs.memory import (
     stage_parameters,
     state_bytes,
 )
-from pipesim.costs.model_catalog import load_model
-from pipesim.costs.params import parameters
-from pipesim.costs.split import StageLayers, split_layers
+from pipesim.costs.models.model_catalog import load_model
+from pipesim.costs.models.params import parameters
 
 # Megatron-LM, docs/source/api-guide/dist_optimizer.md: bytes per parameter, by data-parallel size d.
 MEGATRON = {

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from pipesim.cli.app import main
-from pipesim.costs.layout import Layout
-from pipesim.costs.model_catalog import load_model
+from pipesim.costs.layouts.layout import Layout
+from pipesim.costs.models.model_catalog import load_model
 from pipesim.plan.handover import launch_command, megatron_arguments, simulate_command, torchtitan_toml
 from pipesim.plan.space import Choice, Core
 

@@ -7,10 +7,10 @@ from itertools import combinations, permutations
 
 import pytest
 
-from pipesim.costs.cluster import Cluster
-from pipesim.costs.cluster_catalogue import cluster_of, load_cluster
+from pipesim.costs.clusters.cluster import Cluster
+from pipesim.costs.clusters.cluster_catalogue import cluster_of, load_cluster
 from pipesim.costs.estimate import estimate
-from pipesim.costs.model_catalog import load_model
+from pipesim.costs.models.model_catalog import load_model
 from pipesim.engine import direct
 from pipesim.ir.placement import linear
 from pipesim.plan.evaluate import evaluate, placed, priced

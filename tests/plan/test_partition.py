@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipesim.costs.split import balanced
+from pipesim.costs.layouts.split import balanced
 from pipesim.plan.partition import NoPartition, Problem, fits, partition, step_seconds
 
 

@@ -8,9 +8,9 @@ from functools import cache
 import distributed
 import pytest
 
-from pipesim.costs.cluster_catalogue import load_cluster
-from pipesim.costs.layout import BadLayout
-from pipesim.costs.model_catalog import load_model
+from pipesim.costs.clusters.cluster_catalogue import load_cluster
+from pipesim.costs.layouts.layout import BadLayout
+from pipesim.costs.models.model_catalog import load_model
 from pipesim.plan.bounds import choice_bound_s, choice_memory_bytes, held, times
 from pipesim.plan.evaluate import Outcome, evaluate
 from pipesim.plan.planner import Found, search

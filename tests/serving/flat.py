@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from pipesim.costs.cluster_catalogue import load_cluster
-from pipesim.costs.model_catalog import load_model
+from pipesim.costs.clusters.cluster_catalogue import load_cluster
+from pipesim.costs.models.model_catalog import load_model
 from pipesim.serving.deployment import Deployment
 from pipesim.serving.engine import find_engine
 from pipesim.serving.formats import cache_bytes, weight_format

@@ -2,8 +2,8 @@
 
 import pytest
 
-from pipesim.costs.layout import BadLayout
-from pipesim.costs.params import parameters
+from pipesim.costs.layouts.layout import BadLayout
+from pipesim.costs.models.params import parameters
 from pipesim.serving.deployment import BadDeployment
 from pipesim.serving.formats import weight_format
 from pipesim.serving.memory import ModelTooLarge, blocks_of, largest_batch, memory_of

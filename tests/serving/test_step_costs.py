@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipesim.costs.gpu import find_gpu
+from pipesim.costs.clusters.gpu import find_gpu
 from pipesim.serving.build import instance_of
 from pipesim.serving.engine import closest_engine, find_engine
 from pipesim.serving.formats import UnknownFormat, cache_bytes, weight_format

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipesim.costs.cluster_catalogue import load_cluster
+from pipesim.costs.clusters.cluster_catalogue import load_cluster
 from pipesim.costs.estimate import estimate
-from pipesim.costs.layout import Layout
-from pipesim.costs.model_catalog import load_model
+from pipesim.costs.layouts.layout import Layout
+from pipesim.costs.models.model_catalog import load_model
 from pipesim.engine.event import simulate
 from pipesim.ir.lower import lower
 from pipesim.metrics import summarize

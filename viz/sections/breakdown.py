@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from pipesim.costs.costs import StageBytes
-from pipesim.costs.parts import Part
+from pipesim.costs.times.parts import Part
 from pipesim.idle import CAUSES
 from pipesim.ir.action import COMPUTE
 from pipesim.metrics import Metrics

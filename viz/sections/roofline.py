@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from pipesim.costs.compute import attention_seconds, gemm_seconds
-from pipesim.costs.flops import attention, gemms
-from pipesim.costs.site import Site
+from pipesim.costs.layouts.flops import attention, gemms
+from pipesim.costs.times.compute import attention_seconds, gemm_seconds
+from pipesim.costs.times.site import Site
 from pipesim.units import format_bytes_per_s, format_count, format_flops
 from pipesim.viz.look.layout import as_figure, base_layout
 from pipesim.viz.look.palette import THEMES, ThemeName

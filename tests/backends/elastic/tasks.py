@@ -13,7 +13,7 @@ from pipesim.backends.elastic.train import Trainer, TrainTask
 from pipesim.backends.job.worker import Context
 from pipesim.backends.model.config import tiny_decoder
 from pipesim.backends.parallel.rates import Rates
-from pipesim.costs.layout import Layout
+from pipesim.costs.layouts.layout import Layout
 from pipesim.ir.lower import lower
 from pipesim.schedules.lookup import build
 

@@ -15,7 +15,7 @@ from pipesim.backends.elastic.stop import Stopped, StopRequest
 from pipesim.backends.elastic.train import Trainer, TrainTask
 from pipesim.backends.elastic.watch import Watch
 from pipesim.backends.parallel.places import short
-from pipesim.costs.layout import BadLayout, Layout
+from pipesim.costs.layouts.layout import BadLayout, Layout
 from tests.backends.elastic.tasks import checkpoints, context, task_at
 from tests.backends.group import run_group
 

@@ -13,7 +13,7 @@ from pipesim.backends.generate.job import Generated, Request, generate
 from pipesim.backends.generate.sampling import Sampling
 from pipesim.backends.job.worker import Context
 from pipesim.backends.model.config import load_decoder
-from pipesim.costs.layout import Layout
+from pipesim.costs.layouts.layout import Layout
 from pipesim.ir.action import Kind
 from pipesim.ir.lower import lower
 from pipesim.schedules.inference import decode

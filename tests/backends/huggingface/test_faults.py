@@ -15,7 +15,7 @@ from pipesim.backends.huggingface.load import stored_weights
 from pipesim.backends.model.config import tiny_decoder
 from pipesim.backends.model.initial import initialize
 from pipesim.backends.model.stage import DecoderStage, build_stage, stages_of
-from pipesim.costs.layout import Layout
+from pipesim.costs.layouts.layout import Layout
 from pipesim.files import CannotRead
 
 CONFIG = tiny_decoder(hidden_size=16, intermediate_size=24, num_hidden_layers=2, vocab_size=16)

@@ -18,7 +18,7 @@ from pipesim.backends.parallel.decoders import decoder_stages, decoder_ties
 from pipesim.backends.parallel.pipeline import ParallelOptions, ParallelPipeline
 from pipesim.backends.parallel.places import make_places
 from pipesim.backends.parallel.sources import checkpoint_names
-from pipesim.costs.layout import Layout
+from pipesim.costs.layouts.layout import Layout
 from pipesim.ir.lower import lower
 from pipesim.schedules.lookup import build
 from tests.backends.group import run_group

@@ -15,7 +15,7 @@ from pipesim.backends.huggingface.folder import SINGLE
 from pipesim.backends.model.config import tiny_decoder
 from pipesim.backends.model.initial import initialize
 from pipesim.backends.model.stage import build_stage, stages_of
-from pipesim.costs.layout import Layout
+from pipesim.costs.layouts.layout import Layout
 
 CONFIG = {
     "hidden_size": 512,
@@ -31,7 +31,7 @@ import sys, torch
 from pipesim.backends.huggingface.load import stored_weights
 from pipesim.backends.model.config import tiny_decoder
 from pipesim.backends.model.stage import build_stage, stages_of
-from pipesim.costs.layout import Layout
+from pipesim.costs.layouts.layout import Layout
 import json
 
 def peak():

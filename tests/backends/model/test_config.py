@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pipesim.backends.model.config import CannotBuild, Rope, load_decoder, read_decoder, tiny_decoder
-from pipesim.costs.config_fields import BadConfig
+from pipesim.costs.models.config_fields import BadConfig
 
 LLAMA: dict[str, Any] = {
     "model_type": "llama",

@@ -20,7 +20,7 @@ from pipesim.backends.parallel.pipeline import ParallelOptions, ParallelPipeline
 from pipesim.backends.parallel.places import Places, make_places
 from pipesim.backends.parallel.updates import StepRules
 from pipesim.backends.stage import StageOptions
-from pipesim.costs.layout import Layout
+from pipesim.costs.layouts.layout import Layout
 from pipesim.ir.lower import lower
 from pipesim.ir.program import Program
 from pipesim.schedules.lookup import build

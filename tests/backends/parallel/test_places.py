@@ -9,8 +9,8 @@ from torch import nn
 from pipesim.backends.parallel.clip import share_of
 from pipesim.backends.parallel.places import WrongWorld, check_layout, fitting, grid
 from pipesim.backends.parallel.rates import BadRates, Rates
-from pipesim.costs.groups import rank_groups
-from pipesim.costs.layout import BadLayout, Layout
+from pipesim.costs.layouts.groups import rank_groups
+from pipesim.costs.layouts.layout import BadLayout, Layout
 
 
 @pytest.mark.parametrize("order", ["tp-cp-ep-dp-pp", "pp-dp-tp-cp-ep", "dp-tp-pp-ep-cp"])

@@ -13,7 +13,7 @@ from pipesim.backends.measure.timelines import assemble, gather, record
 from pipesim.backends.parallel.places import make_places
 from pipesim.backends.parallel.predict import predicted
 from pipesim.backends.parallel.traffic import Recorder
-from pipesim.costs.traffic import traffic
+from pipesim.costs.communication.traffic import traffic
 from pipesim.ir.action import Kind
 from pipesim.ir.needs import Flow
 from tests.backends.group import run_group

@@ -15,7 +15,7 @@ from pipesim.backends.model.loss import token_loss
 from pipesim.backends.parallel.rates import Rates
 from pipesim.backends.parallel.sources import DecoderSource
 from pipesim.backends.parallel.train import Trained, Training, train_parallel
-from pipesim.costs.layout import Layout
+from pipesim.costs.layouts.layout import Layout
 from pipesim.ir.lower import lower
 from pipesim.schedules.lookup import build
 from tests.backends.parallel.cases import stage_alone

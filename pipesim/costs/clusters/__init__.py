@@ -1,0 +1,1 @@
+"""What a model runs on: GPUs, nodes and the network between them."""

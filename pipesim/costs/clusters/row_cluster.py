@@ -1,0 +1,84 @@
+"""The `Cluster` of one row of a table of runs: GPU, nodes and network, matched leniently."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+
+from pipesim.costs.clusters.cluster import Cluster
+from pipesim.costs.clusters.cluster_catalogue import plain_cluster
+from pipesim.costs.clusters.cluster_parts import BadCluster
+from pipesim.costs.clusters.gpu import Gpu, find_gpu
+
+Row = Mapping[str, object]
+
+_FABRICS = (
+    ("efa", "efa-busy"),  # a cluster in use; idle ones are `efa` in cluster files
+    ("roce", "roce"),
+    ("omni", "omni-path"),
+    ("opa", "omni-path"),
+    ("ethernet", "ethernet"),
+    ("tcp", "ethernet"),
+    ("infiniband", "infiniband"),
+    ("ib", "infiniband"),
+)
+_NODE_GBIT_PER_S = {"volta": 400.0, "ampere": 1600.0, "hopper": 3200.0, "blackwell": 3200.0}
+"""The vendor's own 8-GPU node: 4 x 100, 8 x 200, 8 x 400, 8 x 400 Gb/s."""
+_RACK = 72
+
+
+def cluster_of_row(row: Row) -> tuple[Cluster, dict[str, object]]:
+    """The cluster, and what the row did not say of it. Raises UnknownName for a GPU, BadCluster for numbers."""
+    assumed: dict[str, object] = {}
+    gpu = find_gpu(str(row.get("gpu") or ""))
+    gpus = _count(row, "num_gpus", _degrees(row))
+    text = str(row.get("fabric") or "").lower()
+    per_node = _count(row, "gpus_per_node", _RACK if gpu.key.startswith("gb") else 8)
+    if row.get("gpus_per_node") is None:
+        assumed["gpus_per_node"] = per_node
+    if "nvlink-domain" in text:
+        domain = "".join(letter for letter in text.partition("domain")[2] if letter.isdecimal())
+        per_node = max(per_node, int(domain or _RACK))
+    per_node = min(per_node, gpus)
+    while gpus % per_node:  # a node that is not full
+        per_node -= 1
+    nodes = gpus // per_node
+    kind = next((kind for word, kind in _FABRICS if word in text), None)
+    rate = row.get("node_network_gbit_s")
+    known = isinstance(rate, int | float) and not isinstance(rate, bool) and rate > 0
+    whole = _usual(gpu, per_node)
+    if isinstance(rate, int | float) and known:
+        whole = rate * max(1.0, per_node / _count(row, "gpus_per_node", per_node))
+    if nodes > 1 and kind is None:
+        assumed["fabric"] = "infiniband"
+    if nodes > 1 and not known:
+        assumed["node_network_gbit_s"] = whole
+    return _cluster(gpu, nodes, per_node, kind or "infiniband", whole), assumed
+
+
+def _usual(gpu: Gpu, per_node: int) -> float:
+    return _NODE_GBIT_PER_S.get(gpu.architecture, 400.0) * per_node / 8
+
+
+def _degrees(row: Row) -> int:
+    total = 1
+    for axis in ("tp", "pp", "dp", "cp"):
+        total *= _count(row, axis, 1)
+    return total
+
+
+def _count(row: Row, key: str, default: int) -> int:
+    value = row.get(key)
+    if value is None:
+        return default
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise BadCluster("of the row", f"{key}={value!r} must be a whole number of at least 1")
+    return value
+
+
+@lru_cache(maxsize=1024)
+def _cluster(gpu: Gpu, nodes: int, per_node: int, kind: str, gbit_per_s: float) -> Cluster:
+    """One object for equal clusters, so that what is cached by cluster is found again."""
+    return plain_cluster(gpu, nodes=nodes, gpus_per_node=per_node, network=kind, node_gbit_per_s=gbit_per_s)

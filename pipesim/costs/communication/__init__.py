@@ -1,0 +1,1 @@
+"""What messages and collectives cost."""
