@@ -58,7 +58,7 @@ OverlapText = Annotated[
     ),
 ]
 CommPolicy = Annotated[
-    str, typer.Option("--comm", help="Lanes of transfers: edge, pair, rank or blocking (see docs/communication.md).")
+    str, typer.Option("--comm", help="Lanes of transfers: edge, pair, rank or blocking (see docs/concepts.md).")
 ]
 
 

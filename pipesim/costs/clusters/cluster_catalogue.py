@@ -23,7 +23,7 @@ def cluster_names() -> tuple[str, ...]:
 def load_cluster(text: str | Path) -> Cluster:
     """Cluster of "NAME" (one node), "NAME:NODES", "NAME:NODESxGPUS" (so many GPUs of each node), or a file.
 
-    A file ends in .yaml, .yml or .toml; `docs/clusters.md` describes it.
+    A file ends in .yaml, .yml or .toml; `docs/describing-clusters.md` describes it.
     """
     if Path(text).suffix in (".yaml", ".yml", ".toml"):
         from pipesim.costs.clusters.cluster_schema import read_cluster_file  # pydantic is slow to import
