@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -44,8 +44,8 @@ class Prediction:
 def predict_row(row: Row) -> Prediction:
     """Predict one row. Raises PipesimError where it lacks something, or its numbers do not fit together."""
     read = layout_of_row(row)
-    layout, model = read.layout, Model.from_fields(row)
     cluster, unsaid = cluster_of_row(row)
+    layout, model = _with_units(read.layout, row, cluster.gpu_of(0)), Model.from_fields(row)
     plan = schedule_of_row(row, layout)
     made = estimate(model, cluster, layout, plan.placement, contention=False)
     run = timed(plan, made.costs, reduce=layout.dp * layout.cp > 1)
@@ -63,6 +63,14 @@ def predict_row(row: Row) -> Prediction:
         exposed_comm_s=_exposed(made, plan, run, layout),
         assumed=tuple(f"{name}={value}" for name, value in {**read.assumed, **unsaid}.items()),
     )
+
+
+def _with_units(layout: Layout, row: Row, gpu: Gpu) -> Layout:
+    """The layout in fp16 where the row does not name bf16 ("mixed") and the GPU is older than that."""
+    named = "bf16" in str(row.get("precision") or "").lower() and "fp16" not in str(row["precision"]).lower()
+    if named or "bf16" not in layout.precision or "bf16" in gpu.peaks:
+        return layout
+    return replace(layout, precision=layout.precision.replace("bf16", "fp16"))
 
 
 def _sixteen_bit_peak(gpu: Gpu) -> float:

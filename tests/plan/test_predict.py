@@ -65,6 +65,13 @@ def test_what_is_left_out_is_assumed_and_said() -> None:
     }  # fmt: skip
 
 
+def test_a_gpu_without_bf16_runs_mixed_precision_in_fp16() -> None:
+    old = predict_row({**LLAMA, "gpu": "Tesla V100-SXM2-32GB", "precision": "mixed"})
+    assert old == predict_row({**LLAMA, "gpu": "v100", "precision": "fp16"})
+    with pytest.raises(PipesimError, match="V100-SXM2-32GB has no bf16 matrix units"):
+        predict_row({**LLAMA, "gpu": "v100"})
+
+
 def test_unknown_keys_are_ignored() -> None:
     assert predict(colour="blue", measured={"step_time_s": 1.0}) == predict()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -16,6 +17,11 @@ PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "fp8", "fp4")
 _FORMATS = {
     "fp16/bf16": "bf16", "amp": "bf16", "float16": "fp16", "bfloat16": "bf16", "half": "fp16", "float32": "fp32",
     "mxfp8": "fp8", "mxfp4": "fp4", "nvfp4": "fp4", "float8": "fp8",
+}  # fmt: skip
+
+_SAID_BY_THE_REST = {
+    "nvidia", "amd", "instinct", "geforce", "tesla", "tensor", "core", "gpu", "superchip", "nvl36", "nvl72",
+    "hbm2", "hbm2e", "hbm3", "hbm3e",
 }  # fmt: skip
 
 
@@ -97,12 +103,14 @@ def gpu_keys() -> tuple[str, ...]:
 
 @cache
 def find_gpu(name: str) -> Gpu:
-    """GPU of the catalogue by key ("h100-sxm"), name ("H100-SXM5-80GB") or alias ("h100"), in any case."""
-    wanted = name.strip().lower()
-    names = _gpu_names()
-    if wanted not in names:
-        raise unknown("GPU", name, names, listed=gpu_keys())
-    return _catalogue_gpu(names[wanted])
+    """GPU of the catalogue by key ("h100-sxm"), name ("H100-SXM5-80GB"), alias ("h100"), or what a driver calls it.
+
+    Words may come in any case and order ("NVIDIA H100 80GB HBM3 SXM"). Raises UnknownName.
+    """
+    key = _gpu_names().get(name.strip().lower()) or _gpu_words().get(_words(name))
+    if key is None:
+        raise unknown("GPU", name, _gpu_names(), listed=gpu_keys())
+    return _catalogue_gpu(key)
 
 
 def gpu_of(key: str, entry: Mapping[str, Any]) -> Gpu:
@@ -135,3 +143,17 @@ def _gpu_names() -> Mapping[str, str]:
         for name in (key, entry["name"], *entry["aliases"]):
             names.setdefault(str(name).lower(), key)
     return names
+
+
+@lru_cache(maxsize=1)
+def _gpu_words() -> Mapping[tuple[str, ...], str]:
+    words: dict[tuple[str, ...], str] = {}
+    for name, key in _gpu_names().items():
+        words.setdefault(_words(name), key)
+    return words
+
+
+def _words(name: str) -> tuple[str, ...]:
+    """The words of a name that tell GPUs apart, in one order."""
+    text = re.sub(r"(\d+) *gi?b\b", r"\1gb", name.lower()).replace("sxm5", "sxm").replace("sxm4", "sxm")
+    return tuple(sorted(set(re.findall(r"[a-z0-9]+", text)) - _SAID_BY_THE_REST))

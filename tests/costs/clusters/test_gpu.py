@@ -12,10 +12,27 @@ def test_a_gpu_by_any_of_its_names(name: str) -> None:
     assert find_gpu(name) is find_gpu("h100-sxm")
 
 
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("NVIDIA H100 80GB HBM3", "h100-sxm"),
+        ("H100 PCIe", "h100-pcie"),
+        ("A100 80 GB SXM4", "a100-sxm"),
+        ("NVIDIA GB200 NVL72", "gb200"),
+        ("GeForce RTX 3090", "rtx-3090"),
+        ("AMD Instinct MI300X", "mi300x"),
+        ("Tesla V100-SXM2-16GB", "v100-sxm-16gb"),
+        ("B300", "b300-sxm"),
+    ],
+)
+def test_a_gpu_as_drivers_and_tables_call_it(name: str, key: str) -> None:
+    assert find_gpu(name).key == key
+
+
 def test_an_unknown_gpu() -> None:
     with pytest.raises(UnknownName) as caught:
-        find_gpu("h101")
-    assert str(caught.value) == "unknown GPU 'h101'; did you mean h100 or v100 or h800?"
+        find_gpu("h1001")
+    assert str(caught.value) == "unknown GPU 'h1001'; did you mean h100 or v100 or h800?"
     with pytest.raises(UnknownName, match="unknown GPU 'zzz'; known: v100-sxm, v100-sxm-16gb, t4, a100-sxm-40gb"):
         find_gpu("zzz")
 
