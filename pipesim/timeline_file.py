@@ -25,6 +25,8 @@ from pipesim.ir.schedule import Schedule
 from pipesim.timeline import MemoryTrace, Timeline
 
 VERSION = 1
+TIMELINES = (".npz", ".jsonl")
+"""Endings of the names of timeline files."""
 _MOST_BYTES = 2 * 10**9
 _OP_COLUMNS = ("kind", "stage", "microbatch", "slice", "fused")
 _COLUMNS = ("rank", *_OP_COLUMNS, "flow", "peer", "match", "start_s", "end_s")

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from pipesim.cli.case import CostOptions, make_case
+from pipesim.cli.options import ScheduleOptions
 from pipesim.engine.event import simulate
 from pipesim.metrics import summarize
 from pipesim.timeline import Timeline
@@ -18,7 +19,7 @@ from pipesim.timeline_file import BadTimeline, load_timeline, save_timeline
 @pytest.fixture
 def timeline() -> Timeline:
     options = CostOptions(model="llama-3-8b", cluster="dgx-h100:1", tp=2, global_batch=8)
-    case = make_case("interleaved", options, ranks=4, microbatches=None, virtual=2)
+    case = make_case("interleaved", ScheduleOptions(ranks=4, virtual=2), options)
     made = simulate(case.program, case.costs)
     made.facts["model"] = "llama-3-8b"
     return made

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar
 
 import typer
 
-from pipesim.cli.options import schedule_from_options, transfers_of
+from pipesim.cli.options import ScheduleOptions, schedule_from_options, transfers_of
 from pipesim.costs.costs import Costs
 from pipesim.costs.costs_file import read_costs_file
 from pipesim.costs.estimate import Estimate, estimate, typical_times
@@ -21,7 +21,7 @@ from pipesim.costs.plain import PlainCosts, parse_costs
 from pipesim.costs.times.habits import USUAL_TENSOR_OVERLAP, Habits, habits_of
 from pipesim.errors import PipesimError
 from pipesim.ir.lower import lower
-from pipesim.ir.program import COMM_POLICIES, Program
+from pipesim.ir.program import COMM_POLICIES, Comm, Program
 from pipesim.ir.schedule import Schedule
 
 CostsText = Annotated[
@@ -80,25 +80,27 @@ class BadCase(PipesimError):
 class CostOptions:
     """The options that say what things cost, as given."""
 
-    costs: str | None = None
-    model: str | None = None
-    cluster: str | None = None
-    tp: int = 1
-    dp: int | None = None
-    cp: int = 1
-    ep: int = 1
-    micro_batch: int = 1
-    global_batch: int | None = None
-    seq: int = 4096
-    precision: str = "bf16"
-    recompute: str = "none"
-    zero: int = 0
-    sequence_parallel: bool | None = None
-    split: str = "even"
-    comm: str = "edge"
-    framework: str = "megatron-lm"
-    attention: str = "flash"
-    overlap: str | None = None
+    panel: ClassVar[str] = "Costs: plain numbers, or model, cluster and layout"
+
+    costs: CostsText = None
+    model: ModelName = None
+    cluster: ClusterName = None
+    tp: Tp = 1
+    dp: Dp = None
+    cp: Cp = 1
+    ep: Ep = 1
+    micro_batch: MicroBatch = 1
+    global_batch: GlobalBatch = None
+    seq: Seq = 4096
+    precision: PrecisionName = "bf16"
+    recompute: RecomputeName = "none"
+    zero: Zero = 0
+    sequence_parallel: SequenceParallel = None
+    split: Split = "even"
+    comm: CommPolicy = "edge"
+    framework: FrameworkName = "megatron-lm"
+    attention: AttentionName = "flash"
+    overlap: OverlapText = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,42 +114,43 @@ class Case:
     facts: dict[str, Any] | None = None
 
 
-def make_case(name: str, options: CostOptions, **choice: Any) -> Case:
-    """Build, check and price what a command line asks for; `choice` are the options of `schedule_from_options`."""
-    if options.comm not in COMM_POLICIES:
-        raise BadCase(f"--comm {options.comm}: no such policy", f"there are {', '.join(COMM_POLICIES)}")
+def make_case(name: str, schedule: ScheduleOptions, options: CostOptions, *, lenient: bool = False) -> Case:
+    """Build, check and price what a command line asks for. lenient: see `schedule_from_options`."""
+    comm = policy_of(options.comm)
     if options.model is not None:
         if options.costs is not None:
             raise BadCase("--costs and --model are two sources of times", "give one of them")
-        return _case_of_model(name, options, choice)
+        return _case_of_model(name, schedule, options, comm, lenient)
     if options.costs is None:
         raise BadCase(
             "no times given", "give --costs F=1,I=1,W=1, or --model and --cluster (e.g. llama-3-8b, dgx-h100:1)"
         )
-    return _case_of_numbers(name, options, choice)
+    return _case_of_numbers(name, schedule, options.costs, comm, lenient)
 
 
-def _case_of_numbers(name: str, options: CostOptions, choice: dict[str, Any]) -> Case:
-    given = options.costs
-    assert given is not None
-    if "=" in given and not Path(given).exists():
-        plain = parse_costs(given)
-        schedule = schedule_from_options(name, **choice, offered=offered_times(plain))
+def _case_of_numbers(name: str, choice: ScheduleOptions, costs: str, comm: Comm, lenient: bool) -> Case:
+    if "=" in costs and not Path(costs).exists():
+        plain = parse_costs(costs)
+        schedule = schedule_from_options(name, choice, offered=offered_times(plain), lenient=lenient)
         reduces = "reduce" in plain.values
-        return Case(schedule, _lower(name, schedule, options.comm, reduces), plain.of(schedule))
-    file = read_costs_file(Path(given))
-    schedule = schedule_from_options(name, **choice, offered=file.typical_times())
-    return Case(schedule, _lower(name, schedule, options.comm, False), file.of(schedule))
+        return Case(schedule, _lower(name, schedule, comm, reduces), plain.of(schedule))
+    file = read_costs_file(Path(costs))
+    schedule = schedule_from_options(name, choice, offered=file.typical_times(), lenient=lenient)
+    return Case(schedule, _lower(name, schedule, comm, False), file.of(schedule))
 
 
-def _lower(name: str, schedule: Schedule, comm: str, reduces: bool, clip: bool = False) -> Program:
+def _lower(name: str, schedule: Schedule, comm: Comm, reduces: bool, clip: bool = False) -> Program:
     """The schedule's own program, or that of a file with transfers as they stand there."""
-    written = transfers_of(name, schedule, _policy(comm))
-    return lower(schedule, comm=_policy(comm), reduce=reduces, clip=clip) if written is None else written
+    written = transfers_of(name, schedule, comm)
+    return lower(schedule, comm=comm, reduce=reduces, clip=clip) if written is None else written
 
 
-def _policy(text: str) -> Literal["edge", "pair", "rank", "blocking"]:
-    return next(policy for policy in COMM_POLICIES if policy == text)
+def policy_of(text: str) -> Comm:
+    """The lane policy of that name. Raises BadCase."""
+    for policy in COMM_POLICIES:
+        if policy == text:
+            return policy
+    raise BadCase(f"--comm {text}: no such policy", f"there are {', '.join(COMM_POLICIES)}")
 
 
 def offered_times(plain: PlainCosts) -> dict[str, float]:
@@ -162,28 +165,26 @@ def offered_times(plain: PlainCosts) -> dict[str, float]:
     }
 
 
-def _case_of_model(name: str, options: CostOptions, choice: dict[str, Any]) -> Case:
+def _case_of_model(name: str, choice: ScheduleOptions, options: CostOptions, comm: Comm, lenient: bool) -> Case:
     from pipesim.costs.clusters.cluster_catalogue import load_cluster
     from pipesim.costs.models.model_catalog import load_model
 
     if options.cluster is None:
         raise BadCase("--model without --cluster", "give a cluster such as --cluster dgx-h100:8")
     model, cluster = load_model(str(options.model)), load_cluster(options.cluster)
-    ranks = choice.get("ranks")
-    layout = layout_of(options, 1 if ranks is None else ranks, cluster.devices)
+    layout = layout_of(options, 1 if choice.ranks is None else choice.ranks, cluster.devices)
     layout.check_gpus(cluster.devices)
-    microbatches = choice.get("microbatches")
-    if microbatches not in (None, layout.microbatches):
+    if choice.microbatches not in (None, layout.microbatches):
         raise BadCase(
-            f"--microbatches {microbatches}, but --global-batch {layout.global_batch} in micro-batches of "
+            f"--microbatches {choice.microbatches}, but --global-batch {layout.global_batch} in micro-batches of "
             f"{layout.micro_batch} over dp={layout.dp} makes {layout.microbatches}",
             "leave --microbatches out",
         )
-    choice = choice | {"microbatches": layout.microbatches, "ranks": layout.pp}
+    choice = replace(choice, microbatches=layout.microbatches, ranks=layout.pp)
     times = typical_times(model, cluster, layout)
-    schedule = schedule_from_options(name, **choice, offered=times)
+    schedule = schedule_from_options(name, choice, offered=times, lenient=lenient)
     made = estimate(model, cluster, layout, schedule.placement, habits=habits_with(options.framework, options.overlap))
-    program = _lower(name, schedule, options.comm, layout.dp * layout.cp > 1, clip=schedule.update_every is None)
+    program = _lower(name, schedule, comm, layout.dp * layout.cp > 1, clip=schedule.update_every is None)
     facts = {"model": model.name, "cluster": cluster.name, "layout": describe(made.layout)}
     return Case(schedule, program, made.costs, made, facts)
 

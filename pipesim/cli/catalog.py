@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from pipesim.cli.outputs import Json
 from pipesim.cli.tables import console
 from pipesim.costs.catalog_files import UnknownName, read_catalogue, unknown
 from pipesim.costs.clusters.cluster_catalogue import cluster_names, load_cluster
@@ -33,9 +34,12 @@ def catalog(
     name: Annotated[str, typer.Argument(help="Show this GPU, node, cluster or model with its sources.")] = "",
     *,
     only: Annotated[Section | None, typer.Option(help="List only this part.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: Json = False,
 ) -> None:
-    """List the GPUs, clusters, kinds of network and models known by name, or show one with its sources."""
+    """List the GPUs, clusters, kinds of network and models known by name, or show one with its sources.
+
+    Example: pipesim catalog h100-sxm
+    """
     if name:
         found = entry(name)
         print(json.dumps(found, indent=2)) if as_json else _print_entry(found)

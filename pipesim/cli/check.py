@@ -4,81 +4,42 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
-from pipesim.cli.options import (
-    Group,
-    MemoryLimit,
-    Microbatches,
-    Name,
-    Offload,
-    Option,
-    Ranks,
-    Slices,
-    Virtual,
-    schedule_from_options,
-    transfers_of,
-)
-from pipesim.errors import PipesimError
+from pipesim.cli.case import CommPolicy, policy_of
+from pipesim.cli.options import Name, ScheduleOptions, schedule_from_options, transfers_of
+from pipesim.cli.outputs import Json
 from pipesim.ir.check import BrokenSchedule, check_program
 from pipesim.ir.check import check as check_schedule
 from pipesim.ir.lower import lower
 from pipesim.ir.memory import peak_activations
 from pipesim.ir.order import Deadlock
-from pipesim.ir.program import COMM_POLICIES, Comm
+from pipesim.ir.program import Comm
 from pipesim.ir.schedule import Schedule
 
 _MOST_SHOWN = 50
 
 
-@dataclass(eq=False)
-class UnknownComm(PipesimError):
-    """A lane policy that is none."""
-
-    given: str
-
-    def __str__(self) -> str:
-        return f"--comm {self.given}: no such policy; there are {', '.join(COMM_POLICIES)}"
-
-
 def check(
     name: Name,
-    ranks: Ranks = None,
-    microbatches: Microbatches = None,
-    virtual: Virtual = None,
-    group: Group = None,
-    slices: Slices = None,
-    memory_limit: MemoryLimit = None,
-    offload: Offload = None,
-    option: Option = None,
+    schedule: ScheduleOptions,
     max_activations: Annotated[
         float | None, typer.Option("--max-activations", help="Most microbatches of activations a rank may hold.")
     ] = None,
-    comm: Annotated[str, typer.Option("--comm", help="Lanes of transfers: edge, pair, rank or blocking.")] = "edge",
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    comm: CommPolicy = "edge",
+    as_json: Json = False,
 ) -> int:
     """Check that a schedule is complete, correctly placed, free of deadlock and within its memory.
 
     Status 0 if it is, 2 if not. A CSV with communication is checked in its own order of transfers.
+
+    Example: pipesim check zb-h1 -p 4 -m 8 --max-activations 4
     """
-    lanes = next((policy for policy in COMM_POLICIES if policy == comm), None)
-    if lanes is None:
-        raise UnknownComm(comm)
+    lanes = policy_of(comm)
     try:
-        made = schedule_from_options(
-            name,
-            ranks=ranks,
-            microbatches=microbatches,
-            virtual=virtual,
-            group=group,
-            slices=slices,
-            memory_limit=memory_limit,
-            offload=offload,
-            option=option,
-        )
+        made = schedule_from_options(name, schedule)
         check_schedule(made, max_activations=max_activations)
         written = transfers_of(name, made, lanes)  # checked, if there
         if written is None:

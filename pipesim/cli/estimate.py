@@ -8,9 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
-from pipesim.cli import case as options
 from pipesim.cli.case import BadCase, Case, CostOptions, make_case, notes
-from pipesim.cli.options import Microbatches, Ranks, Virtual
+from pipesim.cli.groups import Without
+from pipesim.cli.options import ScheduleOptions
+from pipesim.cli.outputs import Json
 from pipesim.costs.costs import StageBytes
 from pipesim.costs.estimate import Estimate
 from pipesim.costs.times.layer_times import layer_parts
@@ -19,45 +20,22 @@ from pipesim.engine.choose import simulate as run_engine
 from pipesim.metrics import Metrics, summarize
 
 ScheduleName = Annotated[str, typer.Argument(help="A schedule (`pipesim schedules` lists them).")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
 
 
 def estimate(
     name: ScheduleName = "1f1b",
-    ranks: Ranks = 1,
-    microbatches: Microbatches = None,
-    virtual: Virtual = None,
-    model: options.ModelName = None,
-    cluster: options.ClusterName = None,
-    tp: options.Tp = 1,
-    dp: options.Dp = None,
-    cp: options.Cp = 1,
-    ep: options.Ep = 1,
-    micro_batch: options.MicroBatch = 1,
-    global_batch: options.GlobalBatch = None,
-    seq: options.Seq = 4096,
-    precision: options.PrecisionName = "bf16",
-    recompute: options.RecomputeName = "none",
-    zero: options.Zero = 0,
-    sequence_parallel: options.SequenceParallel = None,
-    split: options.Split = "even",
-    comm: options.CommPolicy = "edge",
-    framework: options.FrameworkName = "megatron-lm",
-    attention: options.AttentionName = "flash",
-    overlap: options.OverlapText = None,
+    *,
+    schedule: ScheduleOptions,
+    costs: Annotated[CostOptions, Without("costs")],
     as_json: Json = False,
 ) -> None:
     """Break a step down: pieces of work of a layer and of each stage, bytes of each rank, and the whole step.
 
     Example: pipesim estimate 1f1b --model llama-3-70b --cluster dgx-h100:8 --tp 8 --pp 8 --global-batch 64
     """
-    if model is None:
+    if costs.model is None:
         raise BadCase("no model", "give one of the catalogue or a config.json, e.g. --model llama-3-8b")
-    given = CostOptions(
-        None, model, cluster, tp, dp, cp, ep, micro_batch, global_batch, seq, precision, recompute, zero,
-        sequence_parallel, split, comm, framework, attention, overlap,
-    )  # fmt: skip
-    case = make_case(name, given, ranks=ranks, microbatches=microbatches, virtual=virtual)
+    case = make_case(name, schedule, costs)
     assert case.estimate is not None
     found = summarize(run_engine(case.program, case.costs), case.costs)
     if as_json:

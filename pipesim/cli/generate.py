@@ -11,7 +11,9 @@ import typer
 
 from pipesim.cli import job
 from pipesim.cli.case import BadCase
+from pipesim.cli.groups import Without
 from pipesim.cli.job import JobChoice, require_torch
+from pipesim.cli.outputs import Outputs
 from pipesim.cli.train import degrees_of, run_ranks
 from pipesim.costs.layouts.layout import Layout
 from pipesim.files import read_text
@@ -34,9 +36,7 @@ TopK = Annotated[int, typer.Option("--top-k", min=0, help="Draw from so many of 
 TopP = Annotated[float, typer.Option("--top-p", help="Draw from the likeliest that make up this probability.")]
 StopToken = Annotated[list[int] | None, typer.Option("--stop-token", help="Ends a sequence (the model's own).")]
 TokenizerFile = Annotated[str | None, typer.Option("--tokenizer", help="A tokenizer.json (the model's, or bytes).")]
-TimelineFile = Annotated[Path | None, typer.Option("--timeline", help="What ran when: OUT.jsonl or OUT.npz.")]
-Chart = Annotated[Path | None, typer.Option("--chart", help="Interactive chart of it, an HTML file.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
+_TABLES = Outputs()
 
 
 def generate(
@@ -57,9 +57,7 @@ def generate(
     seed: job.Seed = 0,
     timeout: job.Timeout = 60.0,
     port: job.Port = 0,
-    timeline: TimelineFile = None,
-    chart: Chart = None,
-    as_json: Json = False,
+    outputs: Annotated[Outputs, Without("metrics", "trace")] = _TABLES,
 ) -> None:
     """Continue prompts: prefill and decode with keys and values on every rank, several groups in flight.
 
@@ -70,7 +68,7 @@ def generate(
     from pipesim.backends.generate.sampling import Sampling
 
     words = load_tokenizer(tokenizer or (model if Path(model).is_dir() else None))
-    job.require_writable_all(timeline, chart)
+    outputs.require_writable()
     texts = [*(prompt or ()), *(read_text(prompts).splitlines() if prompts is not None else ())]
     given = [*(words.encode(text) for text in texts), *map(_numbers, prompt_tokens or ())]
     if not given:
@@ -80,7 +78,7 @@ def generate(
     request = _request(choice, layout, given, max_new_tokens, groups, sampling, stop_token)
     found = _run(request, choice)
     if found is not None:
-        _report(request, found, words, timeline, chart, as_json)
+        _report(request, found, words, outputs)
 
 
 def _numbers(text: str) -> list[int]:
@@ -142,14 +140,12 @@ def _run(request: Any, choice: JobChoice) -> Any:
     return run_ranks(work, request, request.layout.gpus, choice)
 
 
-def _report(request: Any, found: Any, words: Any, timeline: Path | None, chart: Path | None, as_json: bool) -> None:
-    from pipesim.cli.simulate import write_outputs
-
+def _report(request: Any, found: Any, words: Any, outputs: Outputs) -> None:
     made = replace(found.timeline(request.program), facts={"prompts": len(request.prompts)})
-    write_outputs(made, summarize(made), out=chart, trace=None, timeline=timeline)
+    outputs.write(made, summarize(made))
     texts = [words.decode(tokens) for tokens in found.tokens]
     first = max(found.first_token_s)
-    if as_json:
+    if outputs.as_json:
         rows = [
             {"tokens": list(tokens), "text": text, "first_token_s": seconds}
             for tokens, text, seconds in zip(found.tokens, texts, found.first_token_s, strict=True)

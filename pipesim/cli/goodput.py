@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from pipesim.cli.simulate import Json
+from pipesim.cli.outputs import Json
 from pipesim.engine.goodput import (
     Goodput,
     Reliability,

@@ -5,20 +5,19 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from importlib.util import find_spec
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import typer
 
-from pipesim.cli.case import BadCase, offered_times
-from pipesim.cli.options import schedule_from_options
+from pipesim.cli.case import BadCase, offered_times, policy_of
+from pipesim.cli.options import ScheduleOptions, schedule_from_options
 from pipesim.costs.plain import parse_costs
 from pipesim.engine.durations import durations
 from pipesim.errors import PipesimError
 from pipesim.ir.check import check_program
 from pipesim.ir.formats import read_program
 from pipesim.ir.lower import lower
-from pipesim.ir.program import COMM_POLICIES, Comm, Program
+from pipesim.ir.program import Program
 from pipesim.schedules.lookup import is_file
 
 Model = Annotated[str | None, typer.Option("--model", help="tiny-llama, or my_module.py:stages.")]
@@ -60,31 +59,33 @@ def require_torch() -> None:
 class JobChoice:
     """What is run and how, as given on a command line."""
 
-    model: str | None = None
-    emulate: str | None = None
-    steps: int = 5
-    device: str = "cpu"
-    micro_batch: int = 1
-    seq: int = 64
-    dtype: str = "fp32"
-    lr: float = 1e-3
-    seed: int = 0
-    comm: str = "edge"
-    split_backward: str = "graph"
-    dynamic_shapes: bool = False
-    timeout: float = 60.0
-    port: int = 0
-    no_check: bool = False
+    panel: ClassVar[str] = "Run"
+
+    model: Model = None
+    emulate: Emulate = None
+    steps: Steps = 5
+    device: Device = "cpu"
+    micro_batch: MicroBatch = 1
+    seq: Seq = 64
+    dtype: Dtype = "fp32"
+    lr: Lr = 1e-3
+    seed: Seed = 0
+    comm: CommPolicy = "edge"
+    split_backward: SplitBackward = "graph"
+    dynamic_shapes: DynamicShapes = False
+    timeout: Timeout = 60.0
+    port: Port = 0
+    no_check: NoCheck = False
 
 
-def program_of(name: str, choice: JobChoice, **schedule: Any) -> tuple[Program, bool]:
+def program_of(name: str, choice: JobChoice, schedule: ScheduleOptions) -> tuple[Program, bool]:
     """The program to run, and whether it has to be run strictly as written, because it is broken but forced.
 
     Raises BadCase, BrokenSchedule, Deadlock and what building a schedule raises.
     """
-    comm = _policy(choice.comm)
+    comm = policy_of(choice.comm)
     offered = offered_times(parse_costs(choice.emulate)) if choice.emulate is not None else {}
-    made = schedule_from_options(name, **schedule, offered=offered)
+    made = schedule_from_options(name, schedule, offered=offered)
     program = (read_program(name, comm=comm) if is_file(name) else None) or lower(made, comm=comm)
     try:
         check_program(program)
@@ -93,13 +94,6 @@ def program_of(name: str, choice: JobChoice, **schedule: Any) -> tuple[Program, 
             raise
         return program, True
     return program, False
-
-
-def _policy(text: str) -> Comm:
-    for policy in COMM_POLICIES:
-        if policy == text:
-            return policy
-    raise BadCase(f"--comm {text}: no such policy", f"there are {', '.join(COMM_POLICIES)}")
 
 
 def task_of(program: Program, choice: JobChoice, *, strict: bool = False, weigh_memory: bool = True) -> Any:
@@ -164,12 +158,3 @@ def run_job(function: Any, task: Any, choice: JobChoice) -> Any:
         return as_member(ranks, choice.device, choice.timeout, function, task)
     options = JobOptions(choice.device, choice.timeout, choice.port, task.program)
     return run_local(ranks, function, task, options=options)[0]
-
-
-def require_writable_all(*paths: Path | None) -> None:
-    """Raises CannotWrite before anything is run."""
-    from pipesim.files import require_writable
-
-    for path in paths:
-        if path is not None:
-            require_writable(path)

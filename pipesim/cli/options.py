@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import typer
 
@@ -19,20 +19,33 @@ from pipesim.schedules.offload import with_offload
 Name = Annotated[
     str, typer.Argument(help="A schedule (`pipesim schedules` lists them), my_module.py:build, or a file of orders.")
 ]
-Ranks = Annotated[int | None, typer.Option("--ranks", "--pp", "-p", help="Pipeline ranks.")]
-Microbatches = Annotated[int | None, typer.Option("--microbatches", "-m", help="Microbatches a step.")]
-Virtual = Annotated[int | None, typer.Option("--virtual", "-v", help="Stages a rank.")]
-Group = Annotated[int | None, typer.Option("--group", help="Microbatches that pass a stage before the next one runs.")]
-Slices = Annotated[int | None, typer.Option("--slices", help="Sequence slices a microbatch (decode: tokens).")]
-MemoryLimit = Annotated[
-    float | None, typer.Option("--memory-limit", help="Most activations a rank holds, in microbatches.")
-]
-Offload = Annotated[
-    float | None, typer.Option("--offload", help="Part of the activations moved to host memory, 0 to 1.")
-]
-Option = Annotated[
-    list[str] | None, typer.Option("--option", "-o", metavar="KEY=VALUE", help="Any other option of the schedule.")
-]
+
+
+@dataclass(frozen=True)
+class ScheduleOptions:
+    """Beside its name, what says which schedule is meant, as given on a command line."""
+
+    panel: ClassVar[str] = "Schedule"
+
+    ranks: Annotated[int | None, typer.Option("--ranks", "--pp", "-p", help="Pipeline ranks.")] = None
+    microbatches: Annotated[int | None, typer.Option("--microbatches", "-m", help="Microbatches a step.")] = None
+    virtual: Annotated[int | None, typer.Option("--virtual", "-v", help="Stages a rank.")] = None
+    group: Annotated[
+        int | None, typer.Option("--group", help="Microbatches that pass a stage before the next one runs.")
+    ] = None
+    slices: Annotated[int | None, typer.Option("--slices", help="Sequence slices a microbatch (decode: tokens).")] = (
+        None
+    )
+    memory_limit: Annotated[
+        float | None, typer.Option("--memory-limit", help="Most activations a rank holds, in microbatches.")
+    ] = None
+    offload: Annotated[
+        float | None, typer.Option("--offload", help="Part of the activations moved to host memory, 0 to 1.")
+    ] = None
+    option: Annotated[
+        list[str] | None, typer.Option("--option", "-o", metavar="KEY=VALUE", help="Any other option of the schedule.")
+    ] = None
+
 
 # What every schedule has, so that it is no option of one.
 _NAMED = {
@@ -54,18 +67,7 @@ class BadOption(PipesimError):
 
 
 def schedule_from_options(
-    name: str,
-    *,
-    ranks: int | None,
-    microbatches: int | None,
-    virtual: int | None = None,
-    group: int | None = None,
-    slices: int | None = None,
-    memory_limit: float | None = None,
-    offload: float | None = None,
-    option: Sequence[str] | None = None,
-    offered: Mapping[str, Any] | None = None,
-    lenient: bool = False,
+    name: str, given: ScheduleOptions, *, offered: Mapping[str, Any] | None = None, lenient: bool = False
 ) -> Schedule:
     """The schedule that a command line asks for.
 
@@ -73,17 +75,17 @@ def schedule_from_options(
     lenient: also drop asked-for options that the family does not have (several families are compared).
     Raises what `pipesim.schedules.lookup.build` raises, and BadOption.
     """
-    asked = {"virtual": virtual, "group": group, "slices": slices, "memory_limit": memory_limit}
+    asked = {key: getattr(given, key) for key in ("virtual", "group", "slices", "memory_limit")}
     options = {key: value for key, value in asked.items() if value is not None}
-    options |= dict(map(_parse_option, option or ()))
+    options |= dict(map(_parse_option, given.option or ()))
     if is_file(name):
         kept = {} if lenient else options
     else:
         known = find(name).options
         kept = {key: value for key, value in options.items() if key in known or not lenient}
         kept |= {key: value for key, value in (offered or {}).items() if key in known and key not in kept}
-    schedule = build(name, ranks=ranks, microbatches=microbatches, **kept)
-    return with_offload(schedule, share=offload) if offload is not None else schedule
+    schedule = build(name, ranks=given.ranks, microbatches=given.microbatches, **kept)
+    return with_offload(schedule, share=given.offload) if given.offload is not None else schedule
 
 
 def transfers_of(name: str, schedule: Schedule, comm: Comm) -> Program | None:

@@ -18,6 +18,7 @@ from typing import Annotated, Any, cast
 import typer
 
 from pipesim.cli import case as options
+from pipesim.cli.outputs import Json, Workers
 from pipesim.cli.plan_report import show
 from pipesim.cli.plan_serving import plan_service
 from pipesim.costs.clusters.cluster_catalogue import load_cluster
@@ -45,10 +46,8 @@ RecomputeNames = Annotated[str, typer.Option("--recompute", help="none, selectiv
 Top = Annotated[int, typer.Option("--top", min=1, help="How many to rank.")]
 Splits = Annotated[str, typer.Option("--split", help="Rules of layers to stages to try; or numbers, 10+12+10.")]
 AcrossNodes = Annotated[bool, typer.Option("--tp-across-nodes", help="Tensor-parallel groups may span nodes.")]
-Workers = Annotated[int | None, typer.Option("--workers", min=1, help="Processes; all cores without.")]
 Save = Annotated[Path | None, typer.Option("--save", help="A folder for the winner: schedule, commands, configs.")]
 Out = Annotated[Path | None, typer.Option("--out", help="Step time against memory, an HTML file.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
 Serving = Annotated[bool, typer.Option("--serving", help="Plan serving: the most requests within --slo.")]
 Slo = Annotated[str, typer.Option("--slo", help="With --serving: limits that 90 % of the requests keep.")]
 Prompt = Annotated[str, typer.Option("--input", metavar="TOKENS[±SHARE]", help="With --serving: prompts, 512±0.5.")]

@@ -10,8 +10,8 @@ from urllib.parse import parse_qs, urlencode
 
 import numpy as np
 
-from pipesim.cli.case import offered_times
-from pipesim.cli.options import schedule_from_options
+from pipesim.cli.case import offered_times, policy_of
+from pipesim.cli.options import ScheduleOptions, schedule_from_options
 from pipesim.costs.costs import Costs
 from pipesim.costs.network import Network, Route
 from pipesim.costs.plain import PlainCosts, plain_costs
@@ -19,7 +19,7 @@ from pipesim.engine.choose import simulate
 from pipesim.errors import PipesimError
 from pipesim.ir.lower import lower
 from pipesim.ir.needs import Flow
-from pipesim.ir.program import COMM_POLICIES, Comm
+from pipesim.ir.program import COMM_POLICIES
 from pipesim.metrics import Metrics, summarize
 from pipesim.schedules.catalogue import FAMILIES
 from pipesim.timeline import Timeline
@@ -150,16 +150,10 @@ def _message_seconds(state: State) -> float:
 
 
 def _one(name: str, state: State, costs: PlainCosts) -> tuple[Timeline, Metrics]:
-    schedule = schedule_from_options(
-        name,
-        ranks=state.ranks,
-        microbatches=state.microbatches,
-        virtual=state.virtual if state.virtual > 1 else None,
-        memory_limit=state.memory_limit,
-        offered=offered_times(costs),
-        lenient=True,
-    )
-    program = lower(schedule, comm=_policy(state.comm), reduce=costs.number("reduce") > 0)
+    virtual = state.virtual if state.virtual > 1 else None
+    given = ScheduleOptions(state.ranks, state.microbatches, virtual, memory_limit=state.memory_limit)
+    schedule = schedule_from_options(name, given, offered=offered_times(costs), lenient=True)
+    program = lower(schedule, comm=policy_of(state.comm), reduce=costs.number("reduce") > 0)
     priced = _with_bytes(costs.of(schedule), state)
     timeline = simulate(program, priced)
     return timeline, summarize(timeline, priced)
@@ -171,10 +165,6 @@ def _with_bytes(costs: Costs, state: State) -> Costs:
     route = Route(parse_seconds(state.latency), parse_bytes_per_s(state.link, name="link speed", positive=True))
     sizes = {flow: np.full(costs.stages, size) for flow in (Flow.ACTIVATION, Flow.GRADIENT)}
     return replace(costs, message_bytes=sizes, network=Network(default=route))
-
-
-def _policy(text: str) -> Comm:
-    return next(policy for policy in COMM_POLICIES if policy == text)
 
 
 def over_limit(state: State, found: Sequence[Metrics]) -> list[str]:

@@ -10,11 +10,11 @@ from typing import Annotated
 
 import typer
 
+from pipesim.cli.outputs import Workers
 from pipesim.files import read_text, require_writable, write_atomically
 
 Rows = Annotated[Path, typer.Argument(metavar="ROWS.jsonl", help="One configuration a line (docs/rows.md).")]
 Out = Annotated[Path | None, typer.Option("--out", help="Predictions, one line a row (default: standard output).")]
-Workers = Annotated[int | None, typer.Option("--workers", min=1, help="Processes (default: one a core).")]
 
 
 def predict(rows: Rows, out: Out = None, workers: Workers = None) -> None:

@@ -8,9 +8,11 @@ from typing import Annotated, Any
 import typer
 
 from pipesim.cli import job
+from pipesim.cli.groups import Without
 from pipesim.cli.job import JobChoice, require_torch
-from pipesim.cli.options import Group, MemoryLimit, Microbatches, Name, Option, Ranks, Slices, Virtual
+from pipesim.cli.options import Name, ScheduleOptions
 from pipesim.costs.costs_file import write_costs_file
+from pipesim.files import require_writable
 
 Out = Annotated[Path, typer.Option("--out", help="The costs file, JSON.")]
 Repeats = Annotated[int, typer.Option("--repeats", min=1, help="How often each stage is timed.")]
@@ -19,40 +21,17 @@ Repeats = Annotated[int, typer.Option("--repeats", min=1, help="How often each s
 def profile(
     name: Name,
     out: Out,
-    ranks: Ranks = None,
-    microbatches: Microbatches = None,
-    virtual: Virtual = None,
-    group: Group = None,
-    slices: Slices = None,
-    memory_limit: MemoryLimit = None,
-    option: Option = None,
-    model: job.Model = None,
-    emulate: job.Emulate = None,
-    device: job.Device = "cpu",
-    micro_batch: job.MicroBatch = 1,
-    seq: job.Seq = 64,
-    dtype: job.Dtype = "fp32",
-    seed: job.Seed = 0,
-    split_backward: job.SplitBackward = "graph",
-    timeout: job.Timeout = 60.0,
-    port: job.Port = 0,
+    schedule: ScheduleOptions,
+    choice: Annotated[JobChoice, Without("steps", "lr", "comm", "dynamic_shapes", "no_check")],
     repeats: Repeats = 9,
 ) -> None:
-    """Measure seconds, bytes and links of a schedule's stages.
+    """Measure seconds, bytes and links of a schedule's stages, for `simulate --costs`.
 
     Example: pipesim profile 1f1b -p 2 -m 8 --model tiny-llama --out costs.json
-    then:    pipesim simulate 1f1b -p 2 -m 8 --costs costs.json
     """
     require_torch()
-    choice = JobChoice(
-        model=model, emulate=emulate, device=device, micro_batch=micro_batch, seq=seq, dtype=dtype, seed=seed,
-        split_backward=split_backward, timeout=timeout, port=port,
-    )  # fmt: skip
-    job.require_writable_all(out)
-    program, _ = job.program_of(
-        name, choice, ranks=ranks, microbatches=microbatches, virtual=virtual, group=group, slices=slices,
-        memory_limit=memory_limit, option=option,
-    )  # fmt: skip
+    require_writable(out)
+    program, _ = job.program_of(name, choice, schedule)
     task = job.task_of(program, choice)
     found = measure(task, choice, repeats)
     if found is None:

@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from pipesim.cli.options import (
-    Group,
-    MemoryLimit,
-    Microbatches,
-    Name,
-    Offload,
-    Option,
-    Ranks,
-    Slices,
-    Virtual,
-    schedule_from_options,
-)
+from pipesim.cli.options import Name, ScheduleOptions, schedule_from_options
+from pipesim.cli.outputs import Json
 from pipesim.errors import PipesimError
 from pipesim.ir.formats import write_schedule
 from pipesim.ir.formats.json_format import dumps
@@ -34,33 +25,19 @@ class TwoShapes(PipesimError):
 
 def schedule(
     name: Name,
-    ranks: Ranks = None,
-    microbatches: Microbatches = None,
-    virtual: Virtual = None,
-    group: Group = None,
-    slices: Slices = None,
-    memory_limit: MemoryLimit = None,
-    offload: Offload = None,
-    option: Option = None,
+    given: ScheduleOptions,
     show_grid: Annotated[bool, typer.Option("--grid", help="The unit-time grid that papers draw.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON: placement, orders and all else.")] = False,
-    out: Annotated[str | None, typer.Option("--out", help="Write to a .json, .csv (PyTorch's) or .txt file.")] = None,
+    as_json: Json = False,
+    out: Annotated[Path | None, typer.Option("--out", help="Write to a .json, .csv (PyTorch's) or .txt file.")] = None,
     transfers: Annotated[bool, typer.Option("--transfers", help="With sends and receives (in a .csv).")] = False,
 ) -> None:
-    """Print the orders of a schedule: a line a rank, stage, kind and microbatch of each action."""
+    """Print the orders of a schedule: a line a rank, stage, kind and microbatch of each action.
+
+    Example: pipesim schedule zb-h1 -p 4 -m 8 --grid
+    """
     if show_grid and as_json:
         raise TwoShapes
-    made = schedule_from_options(
-        name,
-        ranks=ranks,
-        microbatches=microbatches,
-        virtual=virtual,
-        group=group,
-        slices=slices,
-        memory_limit=memory_limit,
-        offload=offload,
-        option=option,
-    )
+    made = schedule_from_options(name, given)
     if out is not None:
         write_schedule(made, out, transfers=transfers)
     if as_json:

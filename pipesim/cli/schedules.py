@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
+from pipesim.cli.outputs import Json
 from pipesim.schedules.family import Family, Form
 from pipesim.schedules.lookup import families
 
 
-def schedules(as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False) -> None:
+def schedules(as_json: Json = False) -> None:
     """List the schedules with what they need, their options and their closed forms.
 
     p ranks, m microbatches, v stages a rank, N group size, s slices, r the rank; F, I, W the times of a
     rank's whole share of a microbatch, C that of a message.
+
+    Example: pipesim schedules
     """
     found = families()
     if as_json:

@@ -16,9 +16,9 @@ import typer
 
 from pipesim.cli import case as options
 from pipesim.cli.case import BadCase, CostOptions
+from pipesim.cli.outputs import Json
 from pipesim.cli.search_output import print_result, to_json
 from pipesim.cli.search_prices import prices_of
-from pipesim.cli.simulate import Json
 from pipesim.costs.costs import WrongStages
 from pipesim.errors import PipesimError
 from pipesim.files import require_writable

@@ -11,8 +11,8 @@ from typing import Annotated
 import typer
 
 from pipesim.cli.case import BadCase, Tp
+from pipesim.cli.outputs import Json
 from pipesim.cli.serving_workload import Workload, lengths, per_second, progress, run_json, stream_of
-from pipesim.cli.simulate import Json
 from pipesim.cli.tables import console
 from pipesim.costs.clusters.cluster_catalogue import load_cluster
 from pipesim.costs.models.model_catalog import load_model

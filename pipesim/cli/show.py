@@ -10,26 +10,23 @@ from typing import Annotated
 
 import typer
 
-from pipesim.cli.simulate import Json, TimelineFile, Trace
+from pipesim.cli.case import BadCase
+from pipesim.cli.groups import Without
+from pipesim.cli.outputs import Outputs
 from pipesim.cli.tables import comparison_table, console, rank_table, summary
 from pipesim.errors import PipesimError
-from pipesim.files import require_writable
 from pipesim.metrics import Metrics, summarize
 from pipesim.timeline import Timeline
-from pipesim.timeline_file import load_timeline, save_timeline
-from pipesim.viz.chart import chart
+from pipesim.timeline_file import TIMELINES, load_timeline
 from pipesim.viz.comparison import comparison
 from pipesim.viz.difference import NothingInCommon, difference
 from pipesim.viz.kineto import read_profiler_traces
 from pipesim.viz.output import drawing_for, write_figure
-from pipesim.viz.trace import write_trace
 
 Files = Annotated[
     list[Path], typer.Argument(help="Timelines (.npz, .jsonl); torch.profiler traces (.json, .json.gz), one a rank.")
 ]
-Out = Annotated[Path | None, typer.Option("--out", help="Chart: .html, .png, .svg or .pdf.")]
-Step = Annotated[int, typer.Option("--step", help="Which step of the profiler traces; -1 is the last.")]
-_SAVED = (".npz", ".jsonl")
+Step = Annotated[int | None, typer.Option("--step", help="Which step of the profiler traces; -1 is the last (usual).")]
 
 
 @dataclass(eq=False)
@@ -42,46 +39,37 @@ class TooMany(PipesimError):
         return f"these files hold {self.runs} runs, --trace and --timeline take one: give the files of one run"
 
 
-def show(
-    files: Files,
-    step: Step = -1,
-    out: Out = None,
-    trace: Trace = None,
-    timeline: TimelineFile = None,
-    as_json: Json = False,
-) -> None:
+def show(files: Files, outputs: Annotated[Outputs, Without("metrics")], step: Step = None) -> None:
     """Draw saved timelines and profiler traces: one alone, two of one schedule with their difference, or several.
 
     Example: pipesim show simulated.npz rank0.json rank1.json --out difference.html
     """
-    for path in (out, trace, timeline):
-        if path is not None:
-            require_writable(path)
+    outputs.require_writable()
     runs = _runs(files, step)
     found = [summarize(run) for run in runs]
-    if len(runs) > 1 and (trace is not None or timeline is not None):
+    if len(runs) == 1:
+        outputs.write(runs[0], found[0])
+    elif outputs.trace is not None or outputs.timeline is not None:
         raise TooMany(len(runs))
-    if out is not None:
-        _draw(runs, found, out)
-    if trace is not None:
-        write_trace(runs[0], trace)
-    if timeline is not None:
-        save_timeline(runs[0], timeline)
-    _print(runs, found, as_json)
+    elif outputs.out is not None:
+        _draw(runs, found, outputs.out)
+    _print(runs, found, outputs.as_json)
 
 
-def _runs(files: Sequence[Path], step: int) -> list[Timeline]:
-    """Each saved timeline, and all profiler traces together as one run."""
-    saved = [load_timeline(path) for path in files if path.suffix in _SAVED]
-    traces = [path for path in files if path.suffix not in _SAVED]
-    name = "profile" if not traces else traces[0].name.split(".")[0]
-    return [*saved, *([read_profiler_traces(traces, step=step, name=name)] if traces else [])]
+def _runs(files: Sequence[Path], step: int | None) -> list[Timeline]:
+    """Each saved timeline, and all profiler traces together as one run. Raises BadCase and what reading raises."""
+    saved = [load_timeline(path) for path in files if path.suffix in TIMELINES]
+    traces = [path for path in files if path.suffix not in TIMELINES]
+    if not traces:
+        if step is not None:
+            raise BadCase(f"--step {step} without a profiler trace", "leave it out: a saved timeline is of one step")
+        return saved
+    name = traces[0].name.split(".")[0]
+    return [*saved, read_profiler_traces(traces, step=-1 if step is None else step, name=name)]
 
 
 def _draw(runs: Sequence[Timeline], found: Sequence[Metrics], out: Path) -> None:
-    if len(runs) == 1:
-        write_figure(chart(runs[0], found[0], **drawing_for(out)), out)
-        return
+    """Several runs: the difference of two, if they have something in common, else under each other."""
     try:
         figure = difference(runs[0], runs[1], found) if len(runs) == 2 else None
     except NothingInCommon:

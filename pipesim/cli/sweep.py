@@ -17,11 +17,13 @@ from typing import Annotated, Any
 
 import typer
 
+from pipesim.cli.groups import ungrouped
+from pipesim.cli.outputs import Json, Workers, require_outputs
 from pipesim.cli.plan import leave_interrupts
 from pipesim.cli.simulate import simulate
 from pipesim.cli.tables import console
 from pipesim.errors import PipesimError
-from pipesim.files import require_writable, write_atomically
+from pipesim.files import write_atomically
 from pipesim.plan.sweep import BadVary, Vary, combinations, parse_vary
 from pipesim.units import format_bytes, format_seconds
 
@@ -43,10 +45,8 @@ Varied = Annotated[
     list[str], typer.Option("--vary", metavar="NAME=VALUES", help="E.g. microbatches=8:256:x2 or schedule=1f1b,zb-v.")
 ]
 Csv = Annotated[Path | None, typer.Option("--csv", help="A row a combination, a CSV file.")]
-Out = Annotated[Path | None, typer.Option("--out", help="Chart of one figure, an HTML file.")]
+Out = Annotated[Path | None, typer.Option("--out", "--chart", help="Chart of one figure, an HTML file.")]
 Metric = Annotated[str, typer.Option("--metric", help=f"What the chart shows: {', '.join(_FIGURES)}.")]
-Workers = Annotated[int | None, typer.Option("--workers", min=1, help="Processes; all cores without.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON array instead of a table.")]
 
 
 @dataclass(frozen=True)
@@ -72,9 +72,7 @@ def run_sweep(
 
     Example: pipesim sweep --vary schedule=1f1b,interleaved --vary microbatches=8:64:x2 -p 8 --costs F=1,B=2,C=0.1
     """
-    for path in (table, out):
-        if path is not None:
-            require_writable(path)
+    require_outputs(csv=table, out=out)
     if metric not in _FIGURES:
         raise BadVary(f"… --metric {metric}", f"no such figure; there are {', '.join(_FIGURES)}")
     varied = [parse_vary(text) for text in vary]
@@ -126,7 +124,7 @@ def _option(name: str, value: str) -> list[str]:
 def run_one(arguments: list[str]) -> dict[str, Any] | str:
     """Figures of one `simulate`, or why it cannot be."""
     alone = typer.Typer(add_completion=False)
-    alone.command("simulate")(simulate)
+    alone.command("simulate")(ungrouped(simulate))
     command = typer.main.get_command(alone)
     output = io.StringIO()
     try:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import typer
 
-from pipesim.cli.case import BadCase, layer_counts
+from pipesim.cli.case import BadCase, layer_counts, policy_of
 from pipesim.cli.job import JobChoice, under_torchrun
 from pipesim.cli.layout_report import report
-from pipesim.cli.options import schedule_from_options
+from pipesim.cli.options import ScheduleOptions, schedule_from_options
+from pipesim.cli.outputs import Outputs
 from pipesim.costs.layouts.layout import Layout
 from pipesim.ir.check import check_program
 from pipesim.ir.lower import lower
-from pipesim.ir.program import COMM_POLICIES
 from pipesim.metrics import summarize
 
 LayoutText = Annotated[
@@ -41,33 +41,24 @@ _PRECISIONS = {"fp32": "fp32", "fp64": "fp32", "bf16": "amp_bf16"}
 
 
 @dataclass(frozen=True)
-class Outputs:
-    """What is written: files, and JSON instead of tables."""
-
-    timeline: Path | None = None
-    chart: Path | None = None
-    trace: Path | None = None
-    metrics: Path | None = None
-    as_json: bool = False
-
-
-@dataclass(frozen=True)
 class ParallelChoice:
     """What a command line says of a layout and of training under it."""
 
-    layout: str | None = None
-    data: str | None = None
-    tokenizer: str | None = None
-    zero: int = 0
-    sequence_parallel: bool = False
-    recompute: str = "none"
-    clip: float = 1.0
-    accumulate: int = 1
-    warmup: int = 0
-    lr_shape: str = "constant"
-    split: str = "even"
-    overlap: bool = True
-    save: str | None = None
+    panel: ClassVar[str] = "Training under a layout"
+
+    layout: LayoutText = None
+    data: Data = None
+    tokenizer: TokenizerFile = None
+    zero: ZeroStage = 0
+    sequence_parallel: Sequence = False
+    recompute: Recompute = "none"
+    clip: Clip = 1.0
+    accumulate: Accumulate = 1
+    warmup: Warmup = 0
+    lr_shape: LrShape = "constant"
+    split: LayerSplit = "even"
+    overlap: Overlap = True
+    save: Save = None
 
     def require_none(self) -> None:
         """Raises BadCase where something is given that only works under a layout."""
@@ -108,7 +99,7 @@ def layout_of(choice: JobChoice, parallel: ParallelChoice, *, microbatches: int,
 
 
 def train_of(
-    name: str, choice: JobChoice, parallel: ParallelChoice, metrics: Path | None, schedule: dict[str, Any]
+    name: str, choice: JobChoice, parallel: ParallelChoice, metrics: Path | None, schedule: ScheduleOptions
 ) -> Any:
     """The `Training` of a command line, checked. Raises what is wrong with it."""
     from pipesim.backends.parallel.places import check_layout
@@ -118,14 +109,12 @@ def train_of(
 
     assert parallel.layout is not None
     pp = degrees_of(parallel.layout).get("pp", 1)
-    if schedule.get("ranks") not in (None, pp):
-        raise BadCase(f"--ranks {schedule['ranks']}, but --layout {parallel.layout}", "leave --ranks out")
-    if choice.comm not in COMM_POLICIES:
-        raise BadCase(f"--comm {choice.comm}: no such policy", f"there are {', '.join(COMM_POLICIES)}")
-    made = schedule_from_options(name, **(schedule | {"ranks": pp}))
+    if schedule.ranks not in (None, pp):
+        raise BadCase(f"--ranks {schedule.ranks}, but --layout {parallel.layout}", "leave --ranks out")
+    comm = policy_of(choice.comm)
+    made = schedule_from_options(name, replace(schedule, ranks=pp))
     layout = layout_of(choice, parallel, microbatches=made.microbatches, virtual=made.placement.length // pp)
     check_layout(layout, layout.gpus)
-    comm = next(policy for policy in COMM_POLICIES if policy == choice.comm)
     program = lower(made, comm=comm, reduce=layout.dp > 1, clip=parallel.clip > 0 and made.update_every is None)
     check_program(program)
     source = _source(choice, parallel)
@@ -192,12 +181,11 @@ def run_ranks(function: Any, task: Any, ranks: int, choice: JobChoice) -> Any:
 
 
 def run_layout(
-    name: str, choice: JobChoice, parallel: ParallelChoice, schedule: dict[str, Any], outputs: Outputs
+    name: str, choice: JobChoice, parallel: ParallelChoice, schedule: ScheduleOptions, outputs: Outputs
 ) -> None:
     """Train as asked for, and report."""
     from pipesim.backends.measure.timelines import assemble
     from pipesim.backends.parallel.train import train_parallel
-    from pipesim.cli.simulate import write_outputs
 
     task = train_of(name, choice, parallel, outputs.metrics, schedule)
     found = run_ranks(train_parallel, task, task.layout.gpus, choice)
@@ -205,5 +193,5 @@ def run_layout(
         return
     made = assemble(task.program, found.records)
     figures = summarize(made)
-    write_outputs(made, figures, out=outputs.chart, trace=outputs.trace, timeline=outputs.timeline)
+    outputs.write(made, figures)
     report(task, found, made, figures, as_json=outputs.as_json)

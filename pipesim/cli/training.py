@@ -6,16 +6,18 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ClassVar
+
+import typer
 
 from pipesim.cli import job
 from pipesim.cli.case import BadCase
 from pipesim.cli.job import JobChoice
-from pipesim.cli.options import schedule_from_options
-from pipesim.cli.train import Outputs, ParallelChoice, layout_of
+from pipesim.cli.options import ScheduleOptions, schedule_from_options
+from pipesim.cli.outputs import Outputs
+from pipesim.cli.train import ParallelChoice, layout_of
 from pipesim.costs.layouts.layout import Layout
 from pipesim.files import read_text
 from pipesim.ir.lower import lower
@@ -24,17 +26,24 @@ from pipesim.units import parse_seconds
 
 @dataclass(frozen=True)
 class Kept:
-    """What `--checkpoint` brings with it. fallback: layouts for other numbers of processes, in order."""
+    """What goes with `--checkpoint`. fallback: layouts for other numbers of processes, in order."""
 
-    root: Path
-    every: str = "100"
-    keep: int = 2
-    fallback: Sequence[str] = ()
-    max_restarts: int = 0
+    panel: ClassVar[str] = "Checkpoints"
+
+    checkpoint: Annotated[Path | None, typer.Option("--checkpoint", help="Folder of checkpoints; goes on from it.")] = (
+        None
+    )
+    checkpoint_every: Annotated[str, typer.Option("--checkpoint-every", help="Steps, or a time such as 10min.")] = "100"
+    keep: Annotated[int, typer.Option("--keep", min=1, help="How many of the newest checkpoints stay.")] = 2
+    fallback: Annotated[
+        list[str] | None,
+        typer.Option("--fallback", metavar="LAYOUT", help="Layout for another number of processes."),
+    ] = None
+    max_restarts: Annotated[int, typer.Option("--max-restarts", min=0, help="Of local processes, when one fails.")] = 0
 
 
 def train_through_failures(
-    name: str, choice: JobChoice, parallel: ParallelChoice, kept: Kept, schedule: dict[str, Any], outputs: Outputs
+    name: str, choice: JobChoice, parallel: ParallelChoice, kept: Kept, schedule: ScheduleOptions, outputs: Outputs
 ) -> None:
     """Train to the end from the newest checkpoint, on local processes or as one of torchrun's.
 
@@ -69,7 +78,7 @@ def _require(parallel: ParallelChoice, outputs: Outputs) -> None:
     if parallel.layout is None:
         raise BadCase("--checkpoint without --layout", "give one, such as --layout pp=2,tp=2,dp=2")
     for what, given in (
-        ("--timeline", outputs.timeline), ("--chart", outputs.chart), ("--trace", outputs.trace),
+        ("--timeline", outputs.timeline), ("--out", outputs.out), ("--trace", outputs.trace),
         ("--save", parallel.save), ("--accumulate", parallel.accumulate > 1),
     ):  # fmt: skip
         if given:
@@ -93,14 +102,14 @@ def _as_member(processes: int, choice: JobChoice, task: Any) -> dict[int, float]
         os._exit(GOES_ON_LATER if isinstance(error, Stopped) else 1)
 
 
-def _layouts(choice: JobChoice, parallel: ParallelChoice, kept: Kept, schedule: dict[str, Any]) -> list[Layout]:
+def _layouts(choice: JobChoice, parallel: ParallelChoice, kept: Kept, schedule: ScheduleOptions) -> list[Layout]:
     """The one asked for and the fallbacks, all with the batch of the first. Raises BadCase, BadLayout."""
-    microbatches = schedule["microbatches"]
+    microbatches = schedule.microbatches
     if microbatches is None:
         raise BadCase("how many samples has a step?", "give --microbatches, of one pipeline at --layout")
     first = layout_of(choice, parallel, microbatches=microbatches)
     found = [first]
-    for text in kept.fallback:
+    for text in kept.fallback or ():
         other = layout_of(choice, replace(parallel, layout=text), microbatches=1)
         found.append(replace(other, global_batch=first.global_batch))
     return found
@@ -112,7 +121,7 @@ def _task(
     choice: JobChoice,
     parallel: ParallelChoice,
     kept: Kept,
-    schedule: dict[str, Any],
+    schedule: ScheduleOptions,
     outputs: Outputs,
 ) -> Any:
     """The job at a layout. Raises what model, schedule and batch do not allow."""
@@ -127,9 +136,7 @@ def _task(
         raise BadCase("--checkpoint needs a decoder", "--model tiny-llama, or a folder with a config.json")
     check_layout(layout, layout.gpus)
     config = load_decoder(choice.model)
-    program = lower(
-        schedule_from_options(name, **(schedule | {"ranks": layout.pp, "microbatches": layout.microbatches}))
-    )
+    program = lower(schedule_from_options(name, replace(schedule, ranks=layout.pp, microbatches=layout.microbatches)))
     length = program.schedule.placement.length
     check_tensor_parallel(config.model, of_stages(layout, length))
     stages_of(config, layout, length)
@@ -156,7 +163,8 @@ def _task(
 def _checkpoints(kept: Kept) -> Any:
     from pipesim.backends.checkpoint.saver import Checkpoints
 
-    made = Checkpoints(kept.root, keep=kept.keep)
-    if kept.every.isascii() and kept.every.isdigit():
-        return replace(made, every_steps=int(kept.every))
-    return replace(made, every_s=parse_seconds(kept.every))
+    assert kept.checkpoint is not None
+    made = Checkpoints(kept.checkpoint, keep=kept.keep)
+    if kept.checkpoint_every.isascii() and kept.checkpoint_every.isdigit():
+        return replace(made, every_steps=int(kept.checkpoint_every))
+    return replace(made, every_s=parse_seconds(kept.checkpoint_every))

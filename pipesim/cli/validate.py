@@ -10,10 +10,12 @@ import typer
 
 from pipesim.agreement import Agreement, agree
 from pipesim.cli import job
+from pipesim.cli.groups import Without
 from pipesim.cli.job import JobChoice, require_torch
-from pipesim.cli.options import Group, MemoryLimit, Microbatches, Name, Option, Ranks, Slices, Virtual
+from pipesim.cli.options import Name, ScheduleOptions
+from pipesim.cli.outputs import Outputs, require_outputs
 from pipesim.cli.profile import Repeats, measure
-from pipesim.cli.run import Json, measured_timeline
+from pipesim.cli.run import measured_timeline
 from pipesim.costs.costs_file import CostsFile, write_costs_file
 from pipesim.engine.choose import simulate
 from pipesim.metrics import summarize
@@ -21,36 +23,21 @@ from pipesim.timeline import Timeline
 from pipesim.units import parse_fraction
 
 Tolerance = Annotated[str, typer.Option("--tolerance", help="Largest error of the step time before status 1.")]
-Chart = Annotated[Path | None, typer.Option("--chart", help="Both timelines on one time axis, an HTML file.")]
 CostsOut = Annotated[Path | None, typer.Option("--costs-out", help="Keep the profile as a costs file.")]
+
+
+_USUAL = JobChoice(steps=7, lr=0.0)
+_TABLES = Outputs()
 
 
 def validate(
     name: Name,
-    ranks: Ranks = None,
-    microbatches: Microbatches = None,
-    virtual: Virtual = None,
-    group: Group = None,
-    slices: Slices = None,
-    memory_limit: MemoryLimit = None,
-    option: Option = None,
-    model: job.Model = None,
-    emulate: job.Emulate = None,
-    steps: job.Steps = 7,
-    device: job.Device = "cpu",
-    micro_batch: job.MicroBatch = 1,
-    seq: job.Seq = 64,
-    dtype: job.Dtype = "fp32",
-    seed: job.Seed = 0,
-    comm: job.CommPolicy = "edge",
-    split_backward: job.SplitBackward = "graph",
-    timeout: job.Timeout = 60.0,
-    port: job.Port = 0,
+    schedule: ScheduleOptions,
+    choice: Annotated[JobChoice, Without("lr", "dynamic_shapes", "no_check")] = _USUAL,
     repeats: Repeats = 9,
     tolerance: Tolerance = "5%",
-    chart: Chart = None,
+    outputs: Annotated[Outputs, Without("trace", "timeline", "metrics")] = _TABLES,
     costs_out: CostsOut = None,
-    as_json: Json = False,
 ) -> int:
     """Predict a schedule's step from a profile, run it, and compare; status 1 beyond the tolerance.
 
@@ -58,14 +45,8 @@ def validate(
     """
     require_torch()
     allowed = parse_fraction(tolerance, name="tolerance")
-    choice = JobChoice(
-        model, emulate, steps, device, micro_batch, seq, dtype, 0.0, seed, comm, split_backward, False, timeout, port,
-    )  # fmt: skip
-    job.require_writable_all(chart, costs_out)
-    program, _ = job.program_of(
-        name, choice, ranks=ranks, microbatches=microbatches, virtual=virtual, group=group, slices=slices,
-        memory_limit=memory_limit, option=option,
-    )  # fmt: skip
+    require_outputs(out=outputs.out, costs_out=costs_out)
+    program, _ = job.program_of(name, choice, schedule)
     from pipesim.backends.job.profile import to_costs_file
 
     task = job.task_of(program, choice, weigh_memory=False)
@@ -78,9 +59,9 @@ def validate(
     file = CostsFile("the profile", {key: tuple(values) for key, values in lists.items()}, numbers)
     predicted = simulate(program, file.of(program.schedule))
     measured = measured_timeline(task, profiled.outcome)
-    if chart is not None:
-        _draw(predicted, measured, chart)
-    return _judge(agree(predicted, measured, step_s=profiled.outcome.step_s), allowed, as_json)
+    if outputs.out is not None:
+        _draw(predicted, measured, outputs.out)
+    return _judge(agree(predicted, measured, step_s=profiled.outcome.step_s), allowed, outputs.as_json)
 
 
 def _draw(predicted: Timeline, measured: Timeline, path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
 import typer
@@ -25,17 +25,25 @@ if TYPE_CHECKING:
 _SAMPLES = 1000
 _MOST_PLACES = 12
 
-Jitter = Annotated[str | None, typer.Option("--jitter", help="Standard deviation of every time, e.g. 5%.")]
-Stragglers = Annotated[
-    list[str] | None, typer.Option("--straggler", help="A slower rank or link: rank=3,x1.2 or link=0-1,x4.")
-]
-Lengths = Annotated[
-    Path | None, typer.Option("--lengths", help="Tokens of each microbatch: a file, a line a step (--seq is usual).")
-]
-SampleCount = Annotated[
-    int | None, typer.Option("--samples", help=f"Steps to sample ({_SAMPLES} where times vary by chance).")
-]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Of the samples; the same seed gives the same figures.")]
+
+@dataclass(frozen=True)
+class VariationOptions:
+    """The options that say how times vary, as given."""
+
+    panel: ClassVar[str] = "Times that vary"
+
+    jitter: Annotated[str | None, typer.Option("--jitter", help="Standard deviation of every time, e.g. 5%.")] = None
+    straggler: Annotated[
+        list[str] | None, typer.Option("--straggler", help="A slower rank or link: rank=3,x1.2 or link=0-1,x4.")
+    ] = None
+    lengths: Annotated[
+        Path | None,
+        typer.Option("--lengths", help="Tokens of each microbatch: a file, a line a step (--seq is usual)."),
+    ] = None
+    samples: Annotated[
+        int | None, typer.Option("--samples", help=f"Steps to sample ({_SAMPLES} where times vary by chance).")
+    ] = None
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the samples; the same gives the same figures.")] = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,18 +56,15 @@ class Variation:
     seed: int
 
 
-def variation(
-    case: Case, jitter: str | None, stragglers: list[str] | None, lengths: Path | None, samples: int | None,
-    seed: int, seq: int,
-) -> Variation:  # fmt: skip
+def variation(case: Case, given: VariationOptions, seq: int) -> Variation:
     """What the options say. Raises BadNoise, BadQuantity, BadLengths, CannotRead."""
-    noise = parse_noise(jitter, stragglers or [])
-    steps = [case.costs] if lengths is None else _of_lengths(case, lengths, seq)
+    noise, samples = parse_noise(given.jitter, given.straggler or []), given.samples
+    steps = [case.costs] if given.lengths is None else _of_lengths(case, given.lengths, seq)
     by_chance = noise.jitter > 0 or len(steps) > 1
     count = (_SAMPLES if by_chance else 0) if samples is None else samples
     if samples is not None and samples < 1:
         raise BadNoise(f"--samples {samples}", f"expected 1 or more, e.g. {_SAMPLES}")
-    return Variation(steps, noise, count, seed)
+    return Variation(steps, noise, count, given.seed)
 
 
 def _of_lengths(case: Case, path: Path, seq: int) -> list[Costs]:
