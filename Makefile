@@ -47,6 +47,11 @@ format: $(VENV)/.dev  ## Put the style right
 	$(bin)/ruff check --fix .
 	$(bin)/ruff format .
 
+.PHONY: docs
+docs: $(VENV)/.dev  ## The documentation as a site, in site/; a link that leads nowhere fails
+	NO_MKDOCS_2_WARNING=1 $(bin)/python -m mkdocs build --quiet --strict
+	@echo "site/index.html; with a reload at every change: $(bin)/python -m mkdocs serve"
+
 .PHONY: stub
 stub: $(VENV)/.core  ## After a change of the public names: tell type checkers
 	$(bin)/python .ci/stub.py
@@ -57,14 +62,14 @@ lock: $(VENV)/.dev  ## Newest versions into constraints.txt
 
 .PHONY: clean
 clean:  ## Away with all that was made here, the environment too
-	rm -rf $(VENV) build dist demo htmlcov .coverage* *.egg-info .*_cache
+	rm -rf $(VENV) build dist demo site htmlcov .coverage* *.egg-info .*_cache
 
 $(VENV)/.core: pyproject.toml constraints.txt | $(bin)/python
 	$(pip) -e .
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(bin)/python
-	$(pip) -e '.[run,search,app,images,dev]'
+	$(pip) -e '.[run,search,app,images,docs,dev]'
 	@touch $@ $(VENV)/.core
 
 # Debian's Python comes without ensurepip: then the machine's pip puts one in.

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-COMMAND = "pip install --quiet --dry-run --ignore-installed --report - -e .[run,search,app,images,dev]"
+COMMAND = "pip install --quiet --dry-run --ignore-installed --report - -e .[run,search,app,images,docs,dev]"
 
 report = subprocess.run([sys.executable, "-m", *COMMAND.split()], capture_output=True, text=True, check=True)
 found = {
