@@ -12,12 +12,16 @@ from pipesim.schedules.constraints import Unsuitable
 
 Seconds = float | Sequence[float]  # of a rank's whole share of a microbatch; a list: of each stage, as it is
 
+_SHORTEST, _LONGEST = 1e-5, 1e5  # units an action takes at least, if any, and a message at most
+
 
 @dataclass(frozen=True)
 class Times:
     """Per stage the time of a forward, an input gradient and a weight gradient, and that of a message.
 
-    The unit is what the busiest rank computes for one microbatch, so that decisions do not depend on units.
+    The unit is what the busiest rank computes for one microbatch, so that decisions do not depend on units. What is
+    far shorter, or a message far longer, is taken for as much as sums of times still show: lost in rounding, it would
+    let an action begin before what it needs.
     """
 
     forward: tuple[float, ...]
@@ -38,8 +42,12 @@ def stage_times(
     for stage, rank in enumerate(placement.ranks_of_stages):
         work[rank] += sum(column[stage] for column in columns)
     unit = max(work)
-    forwards, inputs, weights = (tuple(value / unit for value in column) for column in columns)
-    return Times(forwards, inputs, weights, latency / unit)
+    forwards, inputs, weights = (tuple(_units(value, unit) for value in column) for column in columns)
+    return Times(forwards, inputs, weights, min(latency / unit, _LONGEST))
+
+
+def _units(seconds: float, unit: float) -> float:
+    return max(seconds / unit, _SHORTEST) if seconds else 0.0
 
 
 def _per_stage(family: str, word: str, value: Seconds, placement: Placement) -> list[float]:

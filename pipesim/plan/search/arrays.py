@@ -153,7 +153,7 @@ class Layout:
             _by_action(np.where(crosses, channel, NONE), shape, NONE), channels,
             _by_action(problem.hold_s, shape, 0.0), _by_action(problem.latency_s, shape, 0.0),
             change.ravel(), np.repeat(np.arange(3 * problem.stages), shape[2]),
-            np.repeat(problem.recomputed[None], 3, axis=0).ravel(), self._limit, problem.tail_s,
+            np.repeat(problem.recomputed[None] & problem.splits, 3, axis=0).ravel(), self._limit, problem.tail_s,
             _outgoing(problem, channel),
         )  # fmt: skip
 

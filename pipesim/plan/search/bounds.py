@@ -116,7 +116,9 @@ def _fill(counts: Ints, seconds: Floats, take: Floats, room: float) -> float:
     if not seconds.any():
         return 0.0
     total, left = 0.0, room
-    for one in np.argsort(-seconds / np.maximum(take, 1e-300)):
+    with np.errstate(over="ignore"):  # what holds nothing is worth most
+        worth = seconds / np.maximum(take, 1e-300)
+    for one in np.argsort(-worth):
         number = float(counts[one]) if take[one] <= 0 else min(float(counts[one]), max(0.0, left) / take[one])
         total += number * seconds[one]
         left -= number * take[one]

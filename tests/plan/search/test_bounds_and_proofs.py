@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -46,6 +47,15 @@ def test_bounds_of_known_optima(problem, bound, reason):
     found = lower_bounds(problem)
     assert found.best_s == pytest.approx(bound)
     assert found.seconds[reason] == pytest.approx(bound)
+
+
+def test_bounds_where_stages_hold_nothing_and_times_are_large():
+    """Seconds over what a stage holds are infinite there: numpy warned of an overflow."""
+    problem = plain(vee(2), 3, (1e9, 2e9, 1e9, 0), limit=2)
+    nothing = replace(problem.memory, take=np.array([0.0, 0.5, 0.5, 0.0]), part=np.zeros(4))
+    with np.errstate(all="raise"):
+        found = lower_bounds(replace(problem, memory=nothing))
+    assert found.best_s == pytest.approx(13e9)  # rank 1 works for 12e9, and has 2e9 of forwards in 3e9 to its first I
 
 
 def _rows(rank: int, microbatches: int, limit: int) -> Iterator[tuple[str, ...]]:

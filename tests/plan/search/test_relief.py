@@ -50,6 +50,15 @@ def test_recomputed_microbatches_hold_less_and_take_longer(placement, share):
     assert lower_bounds(problem).best_s <= found.end_s * (1 + 1e-9)
 
 
+def test_whole_backwards_can_be_recomputed():
+    """There is no weight gradient that could follow at once: no order fitted, and the search had none to go on with."""
+    setting = Setting(linear(3), 6, parse_costs("F=1s,B=2s"), Limit(1.5, "microbatches"), keep=0.1)
+    result = find_order(setting, effort=QUICK)
+    check(result.best.schedule)
+    assert result.recomputed.any()
+    assert result.best.step_time_s < 6 * 9  # one microbatch at a time
+
+
 def test_the_engine_times_what_is_recomputed_alike():
     problem = plain(linear(3), 5, (0.010, 0.012, 0.008, 0.001), 2.0).with_recompute(
         Recompute(np.array([1.0, 0.5, 0.0]), np.full(3, 0.1))
