@@ -61,7 +61,7 @@ def generate(
 ) -> None:
     """Continue prompts: prefill and decode with keys and values on every rank, several groups in flight.
 
-    Example: pipesim generate --model ./llama --layout pp=2,tp=2 --prompt "Once upon a time" --max-new-tokens 32
+    Example: pipesim generate --model tiny-llama --layout pp=2,tp=2 --prompt "Once upon a time" --max-new-tokens 32
     """
     require_torch()
     from pipesim.backends.data.tokens import load_tokenizer

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from pipesim.cli.outputs import Json
+from pipesim.cli.outputs import ChartFile, Json
 from pipesim.engine.goodput import (
     Goodput,
     Reliability,
@@ -48,7 +47,7 @@ def goodput(
     days: Annotated[float, typer.Option(min=0.01, max=10_000, help="Length of the run.")] = 30.0,
     samples: Annotated[int, typer.Option(min=2, max=100_000, help="Simulated runs.")] = 200,
     seed: Annotated[int, typer.Option(min=0, help="Same seed, same numbers.")] = 0,
-    out: Annotated[Path | None, typer.Option("--out", help="Chart, an HTML file.")] = None,
+    out: ChartFile = None,
     as_json: Json = False,
 ) -> None:
     """Simulate failures over days of training: goodput, lost time by cause, best checkpoint interval.

@@ -15,6 +15,7 @@ from pipesim.metrics import Metrics
 from pipesim.timeline import Timeline
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
+ChartFile = Annotated[Path | None, typer.Option("--out", "--chart", help="Chart, an HTML file.")]
 Workers = Annotated[int | None, typer.Option("--workers", min=1, help="Processes (one a core).")]
 
 

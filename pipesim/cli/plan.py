@@ -13,82 +13,43 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 import typer
 
-from pipesim.cli import case as options
 from pipesim.cli.outputs import Json, Workers
 from pipesim.cli.plan_report import show
-from pipesim.cli.plan_serving import plan_service
-from pipesim.costs.clusters.cluster_catalogue import load_cluster
-from pipesim.costs.layouts.layout import Recompute
-from pipesim.costs.models.model_catalog import load_model
+from pipesim.cli.plan_request import JobOptions, SpaceOptions, request_of, required
+from pipesim.cli.plan_serving import ServiceOptions, plan_service
 from pipesim.files import require_writable, write_atomically
 from pipesim.ir.formats import write_schedule
-from pipesim.ir.program import Comm
 from pipesim.plan.detail import Detail, detail, difference
 from pipesim.plan.evaluate import Outcome
 from pipesim.plan.handover import launch_command, megatron_arguments, simulate_command, torchtitan_toml
 from pipesim.plan.planner import Counts, Found, search
 from pipesim.plan.relief import name_of, nothing_fits
-from pipesim.plan.request import ImpossibleRequest, Request
+from pipesim.plan.request import Request
 from pipesim.plan.space import choices, cores
-from pipesim.units import format_bytes, format_seconds, parse_bytes
+from pipesim.units import format_bytes, format_seconds
 
 _SMALL = 4_000  # choices that this process goes through while others would still be starting
 _CHARTED = 60  # best choices that a chart is made from
 
-MaxMemory = Annotated[str | None, typer.Option("--max-memory", help="Most a GPU may hold, e.g. 76GB.")]
-Schedules = Annotated[str | None, typer.Option("--schedules", help="Families to try, e.g. 1f1b,interleaved,zb-v.")]
-Numbers = Annotated[str | None, typer.Option(metavar="1,2,4", help="Degrees to try; all that make sense without.")]
-RecomputeNames = Annotated[str, typer.Option("--recompute", help="none, selective, full: those to try.")]
 Top = Annotated[int, typer.Option("--top", min=1, help="How many to rank.")]
-Splits = Annotated[str, typer.Option("--split", help="Rules of layers to stages to try; or numbers, 10+12+10.")]
-AcrossNodes = Annotated[bool, typer.Option("--tp-across-nodes", help="Tensor-parallel groups may span nodes.")]
 Save = Annotated[Path | None, typer.Option("--save", help="A folder for the winner: schedule, commands, configs.")]
-Out = Annotated[Path | None, typer.Option("--out", help="Step time against memory, an HTML file.")]
+Out = Annotated[Path | None, typer.Option("--out", "--chart", help="Chart of step time against memory, an HTML file.")]
 Serving = Annotated[bool, typer.Option("--serving", help="Plan serving: the most requests within --slo.")]
-Slo = Annotated[str, typer.Option("--slo", help="With --serving: limits that 90 % of the requests keep.")]
-Prompt = Annotated[str, typer.Option("--input", metavar="TOKENS[±SHARE]", help="With --serving: prompts, 512±0.5.")]
-Output = Annotated[str, typer.Option("--output", metavar="TOKENS[±SHARE]", help="With --serving: tokens to make.")]
-Weights = Annotated[str, typer.Option("--weights", help="With --serving: bf16, fp8, int8, fp4 or int4.")]
-CacheFormat = Annotated[str, typer.Option("--cache", help="With --serving: numbers of the cache, bf16 or fp8.")]
-EngineName = Annotated[str, typer.Option("--engine", help="With --serving: vllm, sglang, trt-llm, …")]
 
 
 def plan(
-    model: options.ModelName = None,
-    cluster: options.ClusterName = None,
-    global_batch: options.GlobalBatch = None,
-    seq: options.Seq = 4096,
-    precision: options.PrecisionName = "bf16",
-    framework: Annotated[str, typer.Option("--framework", help="Whose habits: megatron, torchtitan, …")] = "megatron",
-    max_memory: MaxMemory = None,
-    schedules: Schedules = None,
-    tp: Numbers = None,
-    pp: Numbers = None,
-    dp: Numbers = None,
-    cp: Numbers = None,
-    ep: Numbers = None,
-    micro_batch: Numbers = None,
-    virtual: Numbers = None,
-    zero: Numbers = None,
-    recompute: RecomputeNames = "none,selective,full",
-    split: Splits = "even,balanced",
-    tp_across_nodes: AcrossNodes = False,
-    comm: options.CommPolicy = "edge",
+    job: JobOptions,
+    space: SpaceOptions,
+    service: ServiceOptions,
     top: Top = 10,
     workers: Workers = None,
     save: Save = None,
     out: Out = None,
     serving: Serving = False,
-    slo: Slo = "ttft=500ms,tpot=50ms",
-    prompt: Prompt = "512±0.5",
-    output: Output = "128±0.5",
-    weights: Weights = "bf16",
-    cache: CacheFormat = "bf16",
-    engine: EngineName = "vllm",
     as_json: Json = False,
 ) -> None:
     """Find the fastest layouts and schedules that fit, and say why.
@@ -98,23 +59,10 @@ def plan(
     if out is not None:
         require_writable(out)
     if serving:
-        plan_service(
-            _required("--model", model, "llama-3-8b"), _required("--cluster", cluster, "dgx-h100:1"), slo=slo,
-            prompt=prompt, output=output, weights=weights, cache=cache, engine=engine, as_json=as_json,
-        )  # fmt: skip
+        model = required("--model", job.model, "llama-3-8b")
+        plan_service(model, required("--cluster", job.cluster, "dgx-h100:1"), service, as_json=as_json)
         return
-    request = Request(
-        model=load_model(_required("--model", model, "llama-3-8b")),
-        cluster=load_cluster(_required("--cluster", cluster, "dgx-h100:8")),
-        global_batch=_required("--global-batch", global_batch, "1024"), seq=seq, precision=precision,
-        framework=framework, max_memory_bytes=None if max_memory is None else parse_bytes(max_memory, positive=True),
-        schedules=None if schedules is None else tuple(schedules.split(",")),
-        tp=_numbers("tp", tp), pp=_numbers("pp", pp), dp=_numbers("dp", dp), cp=_numbers("cp", cp),
-        ep=_numbers("ep", ep), micro_batch=_numbers("micro-batch", micro_batch), virtual=_numbers("virtual", virtual),
-        zero=_numbers("zero", zero, least=0), recompute=cast(tuple[Recompute, ...], tuple(recompute.split(","))),
-        splits=tuple(_split(part) for part in split.split(",")), tp_across_nodes=tp_across_nodes,
-        comm=cast(Comm, comm),
-    )  # fmt: skip
+    request = request_of(job, space)
     begun = time.perf_counter()
     found = _search(request, max(top, _CHARTED if out else top), workers)
     took_s = time.perf_counter() - begun
@@ -123,7 +71,7 @@ def plan(
             raise KeyboardInterrupt
         raise nothing_fits(request, found)
     ranking = [detail(request, outcome, shared=place == 0) for place, outcome in enumerate(found.best[:top])]
-    words = handover(request, ranking[0], str(model), str(cluster))
+    words = handover(request, ranking[0], str(job.model), str(job.cluster))
     if save is not None:
         _save(save, ranking[0], words)
     if out is not None:
@@ -132,25 +80,6 @@ def plan(
         print(json.dumps(_to_json(found, ranking, words)))
     else:
         show(request, found, ranking, words, took_s)
-
-
-def _required(option: str, value: Any, example: str) -> Any:
-    if value is None:
-        raise ImpossibleRequest(f"no {option}", f"give one, e.g. {option} {example}")
-    return value
-
-
-def _numbers(name: str, text: str | None, least: int = 1) -> tuple[int, ...] | None:
-    if text is None:
-        return None
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdecimal() and int(part) >= least for part in parts):
-        raise ImpossibleRequest(f"--{name} {text}: not whole numbers from {least}", f"expected e.g. --{name} 1,2,4")
-    return tuple(int(part) for part in parts)
-
-
-def _split(text: str) -> Any:
-    return tuple(int(part) for part in text.split("+")) if text.replace("+", "").isdecimal() else text
 
 
 def _search(request: Request, top: int, workers: int | None) -> Found:

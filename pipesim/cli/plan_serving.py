@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
 
-from pipesim.cli.serving_workload import lengths
+import typer
+
+from pipesim.cli.serving_workload import CacheFormat, EngineName, Output, Prompt, Weights, lengths
 from pipesim.costs.clusters.cluster_catalogue import load_cluster
 from pipesim.costs.models.model_catalog import load_model
 from pipesim.serving.deployment import Deployment
@@ -17,37 +20,51 @@ from pipesim.serving.plan import Choice, ServingPlan, parse_objective, plan_serv
 from pipesim.units import format_seconds
 
 
-def plan_service(
-    model: str,
-    cluster: str,
-    *,
-    slo: str,
-    prompt: str,
-    output: str,
-    weights: str,
-    cache: str,
-    engine: str,
-    as_json: bool,
-) -> None:
-    """Search and print. Raises PipesimError."""  # fmt: skip
+@dataclass(frozen=True)
+class ServiceOptions:
+    """What is served and within which limits, as given."""
+
+    panel: ClassVar[str] = "With --serving"
+
+    slo: Annotated[str, typer.Option("--slo", help="Limits that 90 % of the requests keep.")] = "ttft=500ms,tpot=50ms"
+    prompt: Prompt = "512±0.5"
+    output: Output = "128±0.5"
+    weights: Weights = "bf16"
+    cache: CacheFormat = "bf16"
+    engine: EngineName = "vllm"
+
+
+def plan_service(model: str, cluster: str, given: ServiceOptions, *, as_json: bool) -> None:
+    """Search and print. Raises PipesimError."""
     base = Deployment(
-        model=load_model(model), cluster=load_cluster(cluster), weights=weight_format(weights),
-        cache_bytes=cache_bytes(cache), engine=find_engine(engine),
-    )  # fmt: skip
+        model=load_model(model),
+        cluster=load_cluster(cluster),
+        weights=weight_format(given.weights),
+        cache_bytes=cache_bytes(given.cache),
+        engine=find_engine(given.engine),
+    )
     found = plan_serving(
         base,
-        parse_objective(slo),
-        prompt=lengths("--input", prompt),
-        output=lengths("--output", output),
+        parse_objective(given.slo),
+        prompt=lengths("--input", given.prompt),
+        output=lengths("--output", given.output),
         progress=_tell if sys.stderr.isatty() else None,
     )
-    words = {"--model": model, "--cluster": cluster, "--weights": weights, "--cache": cache, "--engine": engine,
-             "--input": prompt, "--output": output}  # fmt: skip
+    words = {
+        "--model": model,
+        "--cluster": cluster,
+        "--weights": given.weights,
+        "--cache": given.cache,
+        "--engine": given.engine,
+        "--input": given.prompt,
+        "--output": given.output,
+    }
     command = _command(found.choices[0], words)
     if as_json:
-        print(json.dumps({**_to_json(found), "objective": slo, "command": command}))
+        print(json.dumps({**_to_json(found), "objective": given.slo, "command": command}))
     else:
-        _print(found, f"{base.model.name} on {base.cluster.name}, {slo}: {prompt} tokens in, {output} out", command)
+        title = f"{base.model.name} on {base.cluster.name}, {given.slo}: {given.prompt} tokens in, {given.output} out"
+        _print(found, title, command)
 
 
 def _tell(name: str) -> None:

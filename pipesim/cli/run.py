@@ -37,7 +37,7 @@ def run(
     """Run a schedule on local processes (or, under torchrun, as one of them).
 
     Example: pipesim run 1f1b --ranks 4 --microbatches 16 --model tiny-llama --steps 20 --out run.html
-    Example: pipesim run 1f1b --layout pp=2,tp=2,dp=2 --microbatches 4 --model tiny-llama --data book.txt --steps 50
+    Example: pipesim run 1f1b --layout pp=2,tp=2,dp=2 --microbatches 4 --model tiny-llama --steps 20
     """
     require_torch()
     outputs.require_writable()

@@ -11,8 +11,20 @@ from typing import Annotated
 import typer
 
 from pipesim.cli.case import BadCase, Tp
-from pipesim.cli.outputs import Json
-from pipesim.cli.serving_workload import Workload, lengths, per_second, progress, run_json, stream_of
+from pipesim.cli.outputs import ChartFile, Json
+from pipesim.cli.serving_workload import (
+    CacheFormat,
+    EngineName,
+    Output,
+    Prompt,
+    Weights,
+    Workload,
+    lengths,
+    per_second,
+    progress,
+    run_json,
+    stream_of,
+)
 from pipesim.cli.tables import console
 from pipesim.costs.clusters.cluster_catalogue import load_cluster
 from pipesim.costs.models.model_catalog import load_model
@@ -29,17 +41,12 @@ _KEPT_STEPS = 4000  # of the first, for the chart
 
 ModelName = Annotated[str, typer.Option("--model", help="A model of the catalogue, a config.json or its folder.")]
 ClusterName = Annotated[str, typer.Option("--cluster", help="PRESET:NODES such as dgx-a100:1, or a file.")]
-Pp = Annotated[int, typer.Option("--pp", min=1, help="Pipeline stages of a replica.")]
+Pp = Annotated[int, typer.Option("--ranks", "--pp", "-p", min=1, help="Pipeline stages of a replica.")]
 Replicas = Annotated[int, typer.Option("--dp", min=1, help="Replicas, to which requests are dealt in turn.")]
-Weights = Annotated[str, typer.Option("--weights", help="bf16, fp16, fp8, int8, fp4 or int4.")]
-CacheFormat = Annotated[str, typer.Option("--cache", help="Numbers of the key/value cache: bf16, fp8, int8 or fp4.")]
-EngineName = Annotated[str, typer.Option("--engine", help="vllm, sglang, trt-llm, … (see docs/serving.md).")]
 Graphs = Annotated[
     bool | None, typer.Option("--graphs/--no-graphs", help="Decode steps as CUDA graphs (as the engine does).")
 ]
 Groups = Annotated[int, typer.Option("--groups", min=0, help="Groups of requests in flight (as many as stages).")]
-Prompt = Annotated[str, typer.Option("--input", metavar="TOKENS[±SHARE]", help="Prompt: 512, or 512±0.5 (log-normal).")]
-Output = Annotated[str, typer.Option("--output", metavar="TOKENS[±SHARE]", help="Tokens to make, in the same way.")]
 Batch = Annotated[int | None, typer.Option("--batch", min=1, help="Requests that start together.")]
 Trace = Annotated[Path | None, typer.Option("--requests", help="CSV: arrival_s,prompt_tokens,output_tokens.")]
 Rate = Annotated[str | None, typer.Option("--rate", help="Requests that arrive at random: 3/s or 100/min.")]
@@ -55,7 +62,6 @@ Prefill = Annotated[
     str | None, typer.Option("--prefill", metavar="TPxPPxN", help="A pool of its own for prompts: 4x1x2 is 2 of tp4.")
 ]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Of arrivals and lengths.")]
-Out = Annotated[Path | None, typer.Option("--out", help="Chart, an HTML file.")]
 
 
 def serving(
@@ -84,7 +90,7 @@ def serving(
     chunked: Chunked = True,
     prefill: Prefill = None,
     seed: Seed = 0,
-    out: Out = None,
+    out: ChartFile = None,
     as_json: Json = False,
 ) -> None:
     """Simulate serving: time to first token, time per token, throughput, memory, bubble.

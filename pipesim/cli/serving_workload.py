@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from pipesim.cli.case import BadCase
 from pipesim.serving.deployment import Deployment
@@ -17,6 +19,13 @@ from pipesim.serving.pools import Pools
 from pipesim.serving.requests import Lengths, Requests, at_once, poisson, read_requests
 from pipesim.serving.serve import Service
 from pipesim.serving.simulator import Progress
+
+# Options that `serving` and `plan --serving` share.
+Weights = Annotated[str, typer.Option("--weights", help="bf16, fp16, fp8, int8, fp4 or int4.")]
+CacheFormat = Annotated[str, typer.Option("--cache", help="Numbers of the key/value cache: bf16, fp8, int8 or fp4.")]
+EngineName = Annotated[str, typer.Option("--engine", help="vllm, sglang, trt-llm, … (see docs/serving.md).")]
+Prompt = Annotated[str, typer.Option("--input", metavar="TOKENS[±SHARE]", help="Prompt: 512, or 512±0.5 (log-normal).")]
+Output = Annotated[str, typer.Option("--output", metavar="TOKENS[±SHARE]", help="Tokens to make, in the same way.")]
 
 _PER = {"s": 1.0, "min": 60.0, "h": 3600.0}
 _LENGTHS = re.compile(r"(\d+)(?:(?:±|\+-)(\d*\.?\d+))?")

@@ -40,7 +40,7 @@ class Request:
     global_batch: int
     seq: int
     precision: str = "bf16"
-    framework: str = "megatron"
+    framework: str = "megatron-lm"
     attention: Attention = "flash"
     max_memory_bytes: float | None = None
     schedules: tuple[str, ...] | None = None
