@@ -89,9 +89,9 @@ def gallery() -> str:
     parts = [
         "# Schedule families\n",
         f"{len(FAMILIES)} families, each made by one small function. The pictures: 4 ranks, 8 microbatches, equal "
-        "times of forward (blue), input gradient (red) and weight gradient (green), a whole backward orange; grey is idle. "
-        "Closed forms speak of p ranks, m microbatches, v stages a rank, N microbatches a group, s slices, rank r; "
-        "F, I, W are the times of a rank's whole share of a microbatch, C that of a message.\n",
+        "times of forward (blue), input gradient (red) and weight gradient (green); a whole backward is orange, idle "
+        "time grey. Closed forms speak of p ranks, m microbatches, v stages a rank, N microbatches a group, s slices, "
+        "rank r; F, I, W are the times of a rank's whole share of a microbatch, C that of a message.\n",
         "`pipesim schedules` prints the same list.\n",
     ]
     for group, members in GROUPS.items():

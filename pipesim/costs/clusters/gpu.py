@@ -76,10 +76,15 @@ class Gpu:
     """To host memory over PCIe, one direction."""
 
     def peak(self, precision: str) -> float:
-        """Dense FLOP/s of matrix products in `precision` ("bf16", "fp8", …)."""
+        """Dense FLOP/s of matrix products in `precision` ("bf16", "fp8", …).
+
+        Units for bf16 do fp16 as fast, so an entry that names only bf16 has both.
+        """
         name = precision_name(precision)
+        if name == "fp16" and name not in self.peaks:
+            name = "bf16"
         if name not in self.peaks:
-            raise NoSuchPrecision(self.name, name, tuple(self.peaks))
+            raise NoSuchPrecision(self.name, precision_name(precision), tuple(self.peaks))
         return self.peaks[name]
 
 

@@ -1,10 +1,13 @@
 """Names of GPUs, and that each value of the catalogue has a source."""
 
+from dataclasses import replace
+
 import pytest
 
 from pipesim.costs.catalog_files import UnknownName, read_catalogue
 from pipesim.costs.clusters.fitted import derate, fabric, fabric_kinds
-from pipesim.costs.clusters.gpu import find_gpu, gpu_keys
+from pipesim.costs.clusters.gpu import NoSuchPrecision, find_gpu, gpu_keys
+from pipesim.costs.times.compute import attention_seconds
 
 
 @pytest.mark.parametrize("name", ["h100", "H100-SXM5-80GB", "h100-sxm", " H100-SXM "])
@@ -42,6 +45,15 @@ def test_peaks_of_the_data_sheets() -> None:
         key: find_gpu(key).peak("fp16") / 1e12 for key in ("v100-sxm", "a100-sxm", "h100-sxm", "b200-sxm", "mi300x")
     }
     assert peaks == {"v100-sxm": 125, "a100-sxm": 312, "h100-sxm": 989, "b200-sxm": 2250, "mi300x": 1307}
+
+
+def test_a_gpu_that_names_only_bf16_does_attention_too() -> None:
+    """The cluster file of the documentation was refused: attention asked for fp16, which its GPU does not list."""
+    gpu = replace(find_gpu("h100-sxm"), peaks={"bf16": 989e12})
+    assert gpu.peak("fp16") == 989e12
+    assert attention_seconds(gpu, batch=1, heads=8, seq_q=2048, seq_k=2048, head_dim=128) > 0
+    with pytest.raises(NoSuchPrecision, match="has no fp8 matrix units; it has bf16"):
+        gpu.peak("fp8")
 
 
 @pytest.mark.parametrize("key", gpu_keys())
