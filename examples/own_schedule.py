@@ -61,7 +61,8 @@ if __name__ == "__main__":
     times = pipesim.parse_costs("F=10ms,I=10ms,W=10ms,C=0.5ms")
     for schedule in (pipesim.build("1f1b", ranks=RANKS, microbatches=MICROBATCHES), mine):
         figures = pipesim.summarize(pipesim.simulate(pipesim.lower(schedule), times.of(schedule)))
-        print(f"{schedule.name:12} {figures.step_time_s * 1e3:5.1f} ms a step, bubble {figures.bubble_fraction:.1%},", end=" ")
-        print(f"activations of at most {figures.peak_activations.max():.0f} microbatches")
+        step, bubble = f"{figures.step_time_s * 1e3:5.1f} ms a step", f"bubble {figures.bubble_fraction:.1%}"
+        held = f"activations of at most {figures.peak_activations.max():.0f} microbatches"
+        print(f"{schedule.name:12} {step}, {bubble}, {held}")
     worst = max(run_local(RANKS, largest_error, mine))
     print(f"on {RANKS} processes: gradients equal those of one process to 1e-12: {worst < 1e-12}")

@@ -19,7 +19,8 @@ schedules = {
 
 def seconds(name: str, gbit_per_s: float, comm: str) -> float:
     """Step time where all of a node's GPUs share so much network."""
-    cluster = plain_cluster("h100-sxm", nodes=2, gpus_per_node=4, network="ethernet", node_gbit_per_s=gbit_per_s, ports=1)
+    nodes = {"nodes": 2, "gpus_per_node": 4, "ports": 1}
+    cluster = plain_cluster("h100-sxm", network="ethernet", node_gbit_per_s=gbit_per_s, **nodes)
     costs = pipesim.estimate(model, cluster, layout, schedules[name].placement).costs
     return pipesim.simulate(pipesim.lower(schedules[name], clip=True, comm=comm), costs).step_time_s
 

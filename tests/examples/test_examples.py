@@ -2,33 +2,26 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.examples.said import numbers, words
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SCRIPTS = sorted(EXAMPLES.glob("*.py"))
-_NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 _SLOW = {"own_schedule.py"}  # starts processes
-
-
-def words(text: str) -> list[str]:
-    """The text around its numbers, as words: a longer number may move a column."""
-    return _NUMBER.sub("#", text).split()
-
-
-def numbers(text: str) -> list[float]:
-    return [float(found.replace(",", "")) for found in _NUMBER.findall(text)]
 
 
 @pytest.mark.parametrize(
     "script", [pytest.param(one, id=one.name, marks=[pytest.mark.slow] if one.name in _SLOW else []) for one in SCRIPTS]
 )
 def test_an_example_says_what_is_written_beside_it(script: Path, tmp_path: Path) -> None:
-    ran = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=250, cwd=tmp_path, check=False)
+    ran = subprocess.run(
+        [sys.executable, script], capture_output=True, text=True, timeout=250, cwd=tmp_path, check=False
+    )
     assert ran.returncode == 0, ran.stderr
     expected = script.with_suffix(".txt").read_text()
     assert words(ran.stdout) == words(expected), ran.stdout
@@ -43,7 +36,14 @@ def test_examples_are_short() -> None:
 @pytest.mark.slow
 def test_a_slow_rank_is_found_in_traces_of_now(tmp_path: Path) -> None:
     """What the stored traces show, torch records today."""
-    command = ["torch.distributed.run", "--standalone", "--nproc-per-node", "4", EXAMPLES / "traces" / "record.py", tmp_path]
+    command = [
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        "4",
+        EXAMPLES / "traces" / "record.py",
+        tmp_path,
+    ]
     recorded = subprocess.run(
         [sys.executable, "-m", *command], capture_output=True, text=True, timeout=250, cwd=tmp_path, check=False
     )
