@@ -26,12 +26,10 @@ print(f"{counts.enumerated:,} choices: {counts.too_large:,} too large, {counts.b
 print(f"{counts.simulated} simulated")
 for place, outcome in enumerate(found.best, 1):
     choice, core = outcome.choice, outcome.choice.core
-    of_rank = f" of {choice.virtual} stages a rank" if choice.virtual else ""
+    stages = f"{choice.virtual or 1} stages a rank, {choice.split} split"
     layout = f"tp {core.tp}, pp {choice.pp}, dp {choice.dp}, recompute {core.recompute}"
-    found_s, found_gb = outcome.step_time_s, outcome.peak_bytes / 1e9
-    print(
-        f"{place}. {choice.schedule}{of_rank}, {choice.split} split, {layout}: {found_s:.2f} s a step, {found_gb:.1f} GB"
-    )
+    print(f"{place}. {choice.schedule}, {stages}, {layout}:", end=" ")
+    print(f"{outcome.step_time_s:.2f} s a step, {outcome.peak_bytes / 1e9:.1f} GB")
 
 # The best one once more in full, with transfers that share links: its bubble, and where idle time comes from.
 schedule, made = priced(request, found.best[0].choice, contention=True)
