@@ -8,9 +8,9 @@ import threading
 from dataclasses import dataclass
 from types import FrameType
 
+from pipesim.backends.job.signals import GOES_ON_LATER, answer
 from pipesim.errors import PipesimError
 
-GOES_ON_LATER = 75  # EX_TEMPFAIL of sysexits.h: not done, but nothing is wrong; start it again
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1)  # Slurm sends USR1 before its time limit
 
 
@@ -40,6 +40,7 @@ class StopRequest:
         self._wake.setblocking(False)
         signal.set_wakeup_fd(self._wake.fileno(), warn_on_full_buffer=False)
         threading.Thread(target=self._hear, args=(wakened,), daemon=True).start()
+        answer("listens")
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.signal = number
@@ -49,3 +50,8 @@ class StopRequest:
         while heard := wakened.recv(1):
             if heard[0] in SIGNALS:
                 self.signal = heard[0]
+
+
+def status_of_stopped() -> int:
+    """Exit status of a worker that has ended early, or has to: 0 where its launcher knows, and starts it no more."""
+    return 0 if answer("stopped") else GOES_ON_LATER

@@ -17,7 +17,7 @@ from typing import Any
 import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore, TCPStore
 
-from pipesim.backends.elastic.stop import GOES_ON_LATER, StopRequest
+from pipesim.backends.elastic.stop import StopRequest, status_of_stopped
 from pipesim.backends.execute.runner import Board
 
 _TICK_S = 0.2
@@ -74,7 +74,7 @@ class Watch:
                 self._report()
                 os._exit(_FAILED)
             elif self._stop.signal and now - moved > self._grace_s:
-                os._exit(GOES_ON_LATER)
+                os._exit(status_of_stopped())
 
     def _here(self) -> str:
         return f"step {self._step}, " + (self._text(self._op) if self._op >= 0 else "between operations")
@@ -95,8 +95,8 @@ class Watch:
                     return
                 known = [rank for rank in range(self._ranks) if self._store.check([f"at/{rank}"])]
                 lines = [f"rank {rank} at {self._store.get(f'at/{rank}').decode()}" for rank in known]
-        except RuntimeError:
-            pass
+        except RuntimeError as error:  # the launcher that keeps it is gone
+            lines.append(f"where the others are is not known: {' '.join(str(error).split())[:200]}")
         said = "".join(f"\n  {line}" for line in lines)
         print(f"pipesim: no progress for {self._hang_s:g} s:{said}", file=sys.stderr, flush=True)
 

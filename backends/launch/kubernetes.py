@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from pipesim.backends.launch.torchrun import BadLaunch, Job, check_nnodes
+from pipesim.backends.launch.torchrun import NODE, BadLaunch, Job, check_nnodes
 
 _Name = Annotated[str, Field(pattern=r"^[a-z]([-a-z0-9]*[a-z0-9])?$", max_length=63)]
 
@@ -117,7 +117,7 @@ def _made(job: Job, image: str, gpus_per_node: int, namespace: str) -> PyTorchJo
     least, most = check_nnodes(job.nnodes)
     container = Container(
         image=image,
-        command=["torchrun", "-m", "pipesim", "run", *job.arguments],
+        command=["python3", "-m", NODE, "-m", "pipesim", "run", *job.arguments],
         env=[EnvVar(name=key, value=value) for key, value in sorted(job.environment.items())],
         resources=Resources(limits={"nvidia.com/gpu": gpus_per_node}),
         volumeMounts=[VolumeMount(name="shm", mountPath="/dev/shm")],  # NCCL's shared memory

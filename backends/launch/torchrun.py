@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from pipesim.errors import PipesimError
 
+NODE = "pipesim.backends.launch.node"
 _RANGE = re.compile(r"[1-9]\d{0,5}(:[1-9]\d{0,5})?")
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -36,15 +37,22 @@ class Job:
     """What all nodes of a launch have in common.
 
     nnodes: a number, or least:most for an elastic job. arguments: of `pipesim run`.
+    endpoints: where nodes meet: the first, and those that follow when its host is lost; none where something
+    else sets them.
     """
 
     arguments: tuple[str, ...]
     nnodes: str
-    endpoint: str
+    endpoints: tuple[str, ...] = ()
     name: str = "pipesim"
     max_restarts: int = 0
     python: str = "python3"
     environment: Mapping[str, str] = field(default_factory=lambda: dict(DEFAULTS))
+
+    @property
+    def elastic(self) -> bool:
+        """Whether it goes on with fewer nodes."""
+        return ":" in self.nnodes
 
 
 def check_nnodes(text: str) -> tuple[int, int]:
@@ -68,17 +76,21 @@ def environment(given: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def node_command(job: Job, slots: int | str) -> list[str]:
-    """The torchrun command of one node with so many processes."""
+def torchrun_words(job: Job, slots: int | str) -> list[str]:
+    """Options of torchrun that are the same on all nodes with so many processes, and what it runs."""
     return [
-        job.python, "-m", "torch.distributed.run",
         f"--nnodes={job.nnodes}",
         f"--nproc-per-node={slots}",
         f"--max-restarts={job.max_restarts}",
         "--rdzv-backend=c10d",
-        f"--rdzv-endpoint={job.endpoint}",
+        *([f"--rdzv-endpoint={','.join(job.endpoints)}"] if job.endpoints else []),
         f"--rdzv-id={job.name}",
-        *(["--rdzv-conf=last_call_timeout=5"] if ":" in job.nnodes else []),
-        "--signals-to-handle=SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1",
+        *(["--rdzv-conf=last_call_timeout=5"] if job.elastic else []),
         "-m", "pipesim", "run", *job.arguments,
     ]  # fmt: skip
+
+
+def node_command(job: Job, slots: int, node: int, address: str) -> list[str]:
+    """The command of a node with so many processes: its place among the endpoints, and its name for the others."""
+    words = [f"--node={node}", f"--local-addr={address}", *torchrun_words(job, slots)]
+    return [job.python, "-m", NODE, *words]

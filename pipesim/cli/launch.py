@@ -13,10 +13,13 @@ from typing import Annotated
 import typer
 
 from pipesim.backends.launch.hosts import Host, expand_nodelist, parse_hostfile, parse_hosts
-from pipesim.backends.launch.ssh import host_command, run_hosts
+from pipesim.backends.launch.slurm import Allocation, batch_script
+from pipesim.backends.launch.slurm import submit as hand_in
+from pipesim.backends.launch.ssh import GOES_ON_LATER, SSH, endpoints, host_command, local_command, run_hosts
 from pipesim.backends.launch.torchrun import BadLaunch, Job, check_nnodes, environment
 from pipesim.files import read_text, write_atomically
 
+_ELASTIC_RESTARTS = 3
 _TP = re.compile(r"(?:^|[,\s])tp=(\d+)")
 
 
@@ -29,15 +32,20 @@ def launch(
     kubernetes: Annotated[bool, typer.Option("--kubernetes", help="Print a PyTorchJob for Kubeflow.")] = False,
     nnodes: Annotated[str | None, typer.Option(help="Nodes, or least:most of an elastic job.")] = None,
     gpus_per_node: Annotated[int, typer.Option(min=1, help="Processes a node (Slurm, Kubernetes).")] = 8,
-    max_restarts: Annotated[int, typer.Option(min=0, help="Restarts before torchrun gives up.")] = 0,
+    node: Annotated[int | None, typer.Option(min=0, help="Run this host's part here, not all over ssh.")] = None,
+    max_restarts: Annotated[
+        int | None, typer.Option(min=0, help="Restarts before torchrun gives up; 3 of an elastic job, else 0.")
+    ] = None,
     env: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="Environment of every process.")] = None,
     port: Annotated[int, typer.Option(min=1, max=65535, help="Of the rendezvous on the first node.")] = 29400,
     name: Annotated[str, typer.Option(help="Of the job.")] = "pipesim",
-    ssh: Annotated[str, typer.Option(help="How to reach a host.")] = "ssh -o BatchMode=yes",
+    ssh: Annotated[str, typer.Option(help="How to reach a host.")] = SSH,
     python: Annotated[str, typer.Option(help="The Python of the hosts.")] = sys.executable,
     time: Annotated[str | None, typer.Option(help="Slurm's time limit.")] = None,
     partition: Annotated[str | None, typer.Option(help="Slurm's partition.")] = None,
     account: Annotated[str | None, typer.Option(help="Slurm's account.")] = None,
+    warn: Annotated[int, typer.Option(min=1, help="Slurm: seconds before the time limit to write a checkpoint.")] = 120,
+    requeues: Annotated[int, typer.Option(min=0, help="Slurm: how often the job puts itself back in line.")] = 16,
     image: Annotated[str, typer.Option(help="Kubernetes: container image with pipesim in it.")] = "pipesim:latest",
     namespace: Annotated[str, typer.Option(help="Kubernetes' namespace.")] = "default",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would run, and run nothing.")] = False,
@@ -58,33 +66,50 @@ def launch(
     if kubernetes:
         from pipesim.backends.launch.kubernetes import manifest
 
-        job = _job(arguments, nodes, "", name, max_restarts, "python3", variables)
+        job = _job(arguments, nodes, (), name, max_restarts, "python3", variables)
         print(manifest(job, image=image, gpus_per_node=gpus_per_node, namespace=namespace), end="")
         return
     if slurm is not None:
-        job = _job(arguments, nodes, "", name, max_restarts, python, variables)
-        _write_slurm(job, slurm, most, gpus_per_node, time, partition, account, port, submit and not dry_run)
+        job = _job(arguments, nodes, (), name, max_restarts, python, variables)
+        allocation = Allocation(
+            gpus_per_node=gpus_per_node, time=time, partition=partition, account=account, port=port, warn_s=warn,
+            requeues=requeues,
+        )  # fmt: skip
+        _write_slurm(job, slurm, allocation, submit and not dry_run)
         return
     found = _hosts(hosts, hostfile, gpus_per_node)
     _warn_placement(arguments, found)
-    job = _job(arguments, nnodes or str(len(found)), f"{found[0].name}:{port}", name, max_restarts, python, variables)
-    reach = shlex.split(ssh)
+    nodes = nnodes or str(len(found))
+    meet = endpoints(found, port, elastic=":" in nodes)
+    job = _job(arguments, nodes, meet, name, max_restarts, python, variables)
+    commands = [host_command(job, found, index, shlex.split(ssh), os.getcwd()) for index in range(len(found))]
+    if node is not None:
+        commands = [_here(job, found, node)]
     if dry_run:
-        for host in found:
-            print(shlex.join(host_command(job, host, reach, os.getcwd())))
-        return
-    run_hosts(job, found, reach, os.getcwd())
+        print("\n".join(map(shlex.join, commands)))
+    elif node is not None:
+        os.execvpe(commands[0][0], commands[0], os.environ)
+    elif not run_hosts(job, found, shlex.split(ssh), os.getcwd()):
+        raise typer.Exit(GOES_ON_LATER)
 
 
 def _job(
-    arguments: Sequence[str], nnodes: str, endpoint: str, name: str, max_restarts: int, python: str,
+    arguments: Sequence[str], nnodes: str, endpoints: tuple[str, ...], name: str, max_restarts: int | None, python: str,
     variables: dict[str, str],
 ) -> Job:  # fmt: skip
     check_nnodes(nnodes)
+    restarts = max_restarts if max_restarts is not None else _ELASTIC_RESTARTS if ":" in nnodes else 0
     return Job(
-        arguments=tuple(arguments), nnodes=nnodes, endpoint=endpoint, name=name, max_restarts=max_restarts,
+        arguments=tuple(arguments), nnodes=nnodes, endpoints=endpoints, name=name, max_restarts=restarts,
         python=python, environment=variables,
     )  # fmt: skip
+
+
+def _here(job: Job, hosts: Sequence[Host], node: int) -> list[str]:
+    """The command of one host, to be run on it. Raises BadLaunch."""
+    if node >= len(hosts):
+        raise BadLaunch(f"--node {node} of {len(hosts)} hosts", f"they count from 0 to {len(hosts) - 1}")
+    return local_command(job, hosts, node)
 
 
 def _hosts(hosts: str | None, hostfile: Path | None, slots: int) -> tuple[Host, ...]:
@@ -102,19 +127,13 @@ def _hosts(hosts: str | None, hostfile: Path | None, slots: int) -> tuple[Host, 
     )
 
 
-def _write_slurm(
-    job: Job, script: Path, nodes: int, gpus: int, time: str | None, partition: str | None, account: str | None,
-    port: int, submits: bool,
-) -> None:  # fmt: skip
-    from pipesim.backends.launch.slurm import Allocation, batch_script, submit
-
-    allocation = Allocation(nodes=nodes, gpus_per_node=gpus, time=time, partition=partition, account=account, port=port)
+def _write_slurm(job: Job, script: Path, allocation: Allocation, submits: bool) -> None:
     text = batch_script(job, allocation)
     if str(script) == "-":
         print(text, end="")
         return
     write_atomically(script, text)
-    print(submit(str(script)) if submits else f"wrote {script}: sbatch {script}")
+    print(hand_in(str(script)) if submits else f"wrote {script}: sbatch {script}")
 
 
 def _warn_placement(arguments: Sequence[str], hosts: Sequence[Host]) -> None:

@@ -87,7 +87,7 @@ def _require(parallel: ParallelChoice, outputs: Outputs) -> None:
 
 def _as_member(processes: int, choice: JobChoice, task: Any) -> dict[int, float]:
     """A worker of torchrun: ends at once when something is wrong, without a farewell that nobody answers."""
-    from pipesim.backends.elastic.stop import GOES_ON_LATER, Stopped
+    from pipesim.backends.elastic.stop import Stopped, status_of_stopped
     from pipesim.backends.elastic.train import train_on
     from pipesim.backends.execute.failures import one_line
     from pipesim.backends.job.worker import as_member, end_with_parent
@@ -99,7 +99,7 @@ def _as_member(processes: int, choice: JobChoice, task: Any) -> dict[int, float]
     except Exception as error:  # whatever it is, the launcher decides what comes next
         print(f"pipesim: rank {os.environ['RANK']}: {one_line(error)}", file=sys.stderr, flush=True)
         sys.stdout.flush()
-        os._exit(GOES_ON_LATER if isinstance(error, Stopped) else 1)
+        os._exit(status_of_stopped() if isinstance(error, Stopped) else 1)
 
 
 def _layouts(choice: JobChoice, parallel: ParallelChoice, kept: Kept, schedule: ScheduleOptions) -> list[Layout]:

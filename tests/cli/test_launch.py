@@ -29,17 +29,18 @@ def test_dry_run_over_ssh(capsys: pytest.CaptureFixture[str]) -> None:
     lines = out.splitlines()
     assert len(lines) == 16
     words = shlex.split(lines[15])
-    assert words[:5] == ["ssh", "-o", "BatchMode=yes", "-tt", "node15"]
-    remote = shlex.split(words[5])
+    assert words[:3] == ["ssh", "-o", "BatchMode=yes"]
+    assert words[-3:-1] == ["-tt", "node15"]
+    remote = shlex.split(words[-1])
     assert remote[:4] == ["cd", str(Path.cwd()), "&&", "exec"]
     assert remote[5:10] == [
         "CUDA_DEVICE_ORDER=PCI_BUS_ID", "NCCL_DEBUG=WARN", "OMP_NUM_THREADS=1",
         "TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1", "TORCH_NCCL_ASYNC_ERROR_HANDLING=1",
     ]  # fmt: skip
     assert remote[10:] == [
-        "python3", "-m", "torch.distributed.run", "--nnodes=16", "--nproc-per-node=8", "--max-restarts=0",
-        "--rdzv-backend=c10d", "--rdzv-endpoint=node00:29400", "--rdzv-id=pipesim",
-        "--signals-to-handle=SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1", "-m", "pipesim", "run",
+        "python3", "-m", "pipesim.backends.launch.node", "--node=15", "--local-addr=node15",
+        "--nnodes=16", "--nproc-per-node=8", "--max-restarts=0",
+        "--rdzv-backend=c10d", "--rdzv-endpoint=node00:29400", "--rdzv-id=pipesim", "-m", "pipesim", "run",
         "1f1b", "--layout", "pp=2,tp=8", "--microbatches", "16",
     ]  # fmt: skip
 
@@ -57,6 +58,16 @@ def test_elastic_and_environment(capsys: pytest.CaptureFixture[str]) -> None:
     assert {"NCCL_SOCKET_IFNAME=eth0", "NCCL_DEBUG=INFO", "--nnodes=1:2", "--max-restarts=3"} <= set(words)
 
 
+def test_where_an_elastic_job_meets(capsys: pytest.CaptureFixture[str]) -> None:
+    """At the next host when the first is lost; a host's own command may be started by hand."""
+    _, out, _ = run(capsys, "--hosts", "me@a:1,me@b:1", "--nnodes", "1:2", "--node", "1", "--dry-run", *RUN)
+    words = shlex.split(out)
+    assert words[0] == "env"
+    assert {"--rdzv-endpoint=a:29400,b:29400", "--node=1", "--local-addr=b", "--max-restarts=3"} <= set(words)
+    _, out, _ = run(capsys, "--hosts", "localhost:1,localhost:1", "--nnodes", "1:2", "--dry-run", *RUN)
+    assert "--rdzv-endpoint=localhost:29400,localhost:29401" in out
+
+
 def test_slurm_script(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     script = tmp_path / "job.sh"
     status, out, _ = run(capsys, "--slurm", str(script), "--nnodes", "4", "--time", "8:00:00", "--partition", "gpu",
@@ -64,17 +75,18 @@ def test_slurm_script(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Non
     assert (status, out) == (0, f"wrote {script}: sbatch {script}\n")
     text = script.read_text()
     assert "#SBATCH --nodes=4\n#SBATCH --ntasks-per-node=1\n#SBATCH --gpus-per-node=8\n#SBATCH --time=8:00:00\n" in text
-    assert "#SBATCH --signal=USR1@120\n#SBATCH --requeue\n" in text
-    command = text.splitlines()[-1]
-    assert '"--rdzv-endpoint=$head:29400" "--rdzv-id=$SLURM_JOB_ID"' in command
-    assert shlex.split(command)[-1] == ODD[-1]
+    assert "#SBATCH --signal=B:USR1@120\n#SBATCH --requeue\n#SBATCH --open-mode=append\n" in text
+    (command,) = [line for line in text.splitlines() if "--nproc-per-node" in line]
+    assert '"--rdzv-endpoint=$meet" --nnodes=4' in command
+    assert '"--rdzv-id=$SLURM_JOB_ID"' in command
+    assert shlex.split(command)[-2] == ODD[-1]
     assert subprocess.run(["bash", "-n", str(script)], check=False).returncode == 0
 
 
 def test_inside_an_allocation(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLURM_JOB_NODELIST", "gpu[07-09]")
     _, out, _ = run(capsys, "--gpus-per-node", "4", "--dry-run", *RUN[:2])
-    assert [shlex.split(line)[4] for line in out.splitlines()] == ["gpu07", "gpu08", "gpu09"]
+    assert [shlex.split(line)[-2] for line in out.splitlines()] == ["gpu07", "gpu08", "gpu09"]
 
 
 def test_kubernetes_manifest(capsys: pytest.CaptureFixture[str]) -> None:
@@ -85,7 +97,7 @@ def test_kubernetes_manifest(capsys: pytest.CaptureFixture[str]) -> None:
     worker = made["spec"]["pytorchReplicaSpecs"]["Worker"]
     assert worker["replicas"] == 4
     assert made["spec"]["elasticPolicy"] == {
-        "rdzvBackend": "c10d", "minReplicas": 2, "maxReplicas": 4, "maxRestarts": 0,
+        "rdzvBackend": "c10d", "minReplicas": 2, "maxReplicas": 4, "maxRestarts": 3,
     }  # fmt: skip
     container = worker["template"]["spec"]["containers"][0]
     assert container["command"][-1] == ODD[-1]
@@ -104,6 +116,7 @@ def test_a_layout_that_crosses_nodes_is_warned_of(capsys: pytest.CaptureFixture[
         (["--dry-run"], "neither --hosts nor --hostfile"),
         (["--hosts", "a:8", "--kubernetes"], "different ways to launch"),
         (["--hosts", "a:8", "--nnodes", "4:2"], "counts down"),
+        (["--hosts", "a:8", "--node", "1"], "--node 1 of 1 hosts"),
         (["--hosts", "a:8", "--nnodes", "x"], "not a number of nodes"),
         (["--hosts", "a:8", "--env", "1X=2"], "not a name and a value"),
         (["--hostfile", "/no/such/file"], "/no/such/file"),

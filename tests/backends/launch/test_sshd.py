@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.backends.group import free_port
+from tests.backends.launch.losses import end, job, losses_of, node_of, quiet, start, wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 SSHD = shutil.which("sshd") or shutil.which("sshd", path="/usr/sbin:/usr/local/sbin")
@@ -40,7 +41,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
         Path("/run/sshd").mkdir(exist_ok=True)  # where a server of root's shuts unprivileged parts in
     port = free_port()
     config = {
-        "Port": port, "ListenAddress": "127.0.0.1", "HostKey": tmp_path / "host", "PidFile": "none",
+        "Port": port, "ListenAddress": "0.0.0.0", "HostKey": tmp_path / "host", "PidFile": "none",
         "AuthorizedKeysFile": tmp_path / "authorized", "StrictModes": "no", "UsePAM": "no",
         "PasswordAuthentication": "no", "PermitRootLogin": "prohibit-password",
     }  # fmt: skip
@@ -91,3 +92,43 @@ def test_a_failure_over_ssh(server: Server) -> None:
     assert done.returncode == 2
     assert "host 127.0.0.1 ended with status 1" in done.stderr
     assert "use --nproc-per-node 3" in done.stdout
+
+
+def elastic(server: Server, port: int, folder: Path) -> subprocess.Popen[bytes]:
+    """Two hosts, of which one is enough."""
+    return start(
+        "pipesim", "launch", "--hosts", "127.0.0.1:2,127.0.0.2:2", "--ssh", server.ssh, "--port", str(port),
+        "--nnodes", "1:2", "--", *job(folder), log=folder / "log",
+    )  # fmt: skip
+
+
+def test_the_first_host_dies(server: Server, tmp_path: Path) -> None:
+    port, losses = free_port(), tmp_path / "losses"
+    launched = elastic(server, port, tmp_path)
+    try:
+        wait_for(lambda: len(losses_of(losses)) >= 5 or launched.poll() is not None)
+        node_of(port, 0).kill()
+        status = launched.wait(200)
+    finally:
+        end([launched])
+    said = (tmp_path / "log").read_text()
+    assert status == 0, said[-4000:]
+    assert "host 127.0.0.1 is lost (status 255), 1 go on" in said
+    assert losses_of(losses) == pytest.approx(quiet(tmp_path), rel=1e-9)
+
+
+def test_a_signal_reaches_all_hosts(server: Server, tmp_path: Path) -> None:
+    """The launcher is asked to end: the job writes a checkpoint, and the status says that it goes on later."""
+    port, losses = free_port(), tmp_path / "losses"
+    launched = elastic(server, port, tmp_path)
+    try:
+        wait_for(lambda: len(losses_of(losses)) >= 3 or launched.poll() is not None)
+        launched.terminate()
+        status = launched.wait(100)
+    finally:
+        end([launched])
+    said = (tmp_path / "log").read_text()
+    assert status == 75, said[-4000:]
+    done = len(losses_of(losses))
+    assert (tmp_path / "run" / f"step-{done:08}").is_dir()
+    assert f"SIGTERM after {done} steps: a checkpoint has them" in said

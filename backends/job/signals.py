@@ -1,0 +1,104 @@
+"""Signals that ask a job to end, from the process that has started it to its workers, and what they answer.
+
+A worker that writes checkpoints says so in a file of a folder that its starter has made. Such workers are told of a
+signal, and have all the time they need; others are ended as torch's launcher does it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import FrameType
+from typing import Literal
+
+from torch.distributed.elastic.multiprocessing import SignalException
+
+GOES_ON_LATER = 75  # EX_TEMPFAIL of sysexits.h: not done, but nothing is wrong; start it again
+LEFT_TO_TORCH = "SIGQUIT"  # signals at which torch's launcher ends its workers at once
+_FOLDER = "PIPESIM_WORKERS"  # environment variable by which workers find the folder
+_ASK = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT, signal.SIGHUP)
+_AGAIN_S = 0.2
+Word = Literal["listens", "stopped", "replaced"]
+
+
+def answer(word: Word) -> bool:
+    """Tell who has started this worker that it takes signals, or how it ended; False where nobody reads it."""
+    folder = os.environ.get(_FOLDER)
+    if folder is None:
+        return False
+    place = Path(folder) / os.environ.get("LOCAL_RANK", "0")
+    part = place.with_suffix(".part")
+    part.write_text(f"{os.getpid()} {word}")
+    part.rename(place)
+    return True
+
+
+class Workers:
+    """The starter's side: passes signals on to workers that listen."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.asked = folder, 0
+        self._over = threading.Event()
+
+    def answers(self) -> dict[int, str]:
+        """By process number."""
+        found = {}
+        for path in self.folder.iterdir():
+            if path.suffix != ".part":
+                number, _, word = path.read_text().partition(" ")
+                found[int(number)] = word
+        return found
+
+    @property
+    def end_early(self) -> bool:
+        """Whether the job has kept all it has done, and was asked to go on later."""
+        answers = self.answers().values()
+        return "stopped" in answers or (self.asked > 0 and "listens" in answers)
+
+    @property
+    def replaced(self) -> bool:
+        """Whether another job has taken over what this one did."""
+        return "replaced" in self.answers().values()
+
+    def take(self, number: int, frame: FrameType | None) -> None:
+        """A signal's handler. Raises SignalException for workers that do not listen, and when it comes again."""
+        if self.asked or not self.answers():
+            raise SignalException(f"ended by {signal.Signals(number).name}", sigval=signal.Signals(number))
+        self.asked = number
+        threading.Thread(target=self._pass_on, daemon=True).start()
+
+    def _pass_on(self) -> None:
+        """To every worker, also to one that was about to start."""
+        told: set[int] = set()
+        passed = signal.SIGUSR1 if self.asked == signal.SIGUSR1 else signal.SIGTERM
+        while not self._over.wait(0 if not told else _AGAIN_S):
+            for number, word in self.answers().items():
+                if number not in told and word == "listens":
+                    with suppress(ProcessLookupError):
+                        os.kill(number, passed)
+                told.add(number)
+
+    def end(self) -> None:
+        """No more workers."""
+        self._over.set()
+
+
+@contextmanager
+def signals_to_workers() -> Iterator[Workers]:
+    """Pass signals on to the workers that this process starts from now on; of the main thread only."""
+    with TemporaryDirectory(prefix="pipesim-workers-") as folder:
+        workers = Workers(Path(folder))
+        before = {number: signal.signal(number, workers.take) for number in _ASK}
+        os.environ[_FOLDER] = folder
+        try:
+            yield workers
+        finally:
+            workers.end()
+            del os.environ[_FOLDER]
+            for number, handler in before.items():
+                signal.signal(number, handler)
