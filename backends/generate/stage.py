@@ -74,14 +74,15 @@ class GeneratingStage:
         self._ended[group] = ended | torch.isin(chosen, self._stop.to(chosen.device))
         return chosen
 
-    def backward(self, key: tuple[int, int], gradients: Gradients) -> Gradients:
-        raise NotImplementedError
+    # The walk knows stages that train, too; schedules of decoding have forwards only.
 
-    def input_gradient(self, key: tuple[int, int], gradients: Gradients) -> Gradients:
-        raise NotImplementedError
+    def backward(self, key: tuple[int, int], gradients: Gradients) -> Gradients:
+        raise AssertionError(f"a backward of token {key[1]} of group {key[0]}, but nothing is trained here")
+
+    input_gradient = backward
 
     def weight_gradient(self, key: tuple[int, int]) -> None:
-        raise NotImplementedError
+        self.backward(key, [])
 
     def held_bytes(self) -> HeldBytes:
         """Bytes of keys and values."""

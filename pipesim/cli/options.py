@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
@@ -21,6 +22,14 @@ Name = Annotated[
 ]
 
 
+def _microbatches(text: str | float) -> float:
+    """A number of microbatches, as `pipesim search` takes it too."""
+    try:
+        return float(str(text).strip().removesuffix("mb"))
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is no number of microbatches such as 4mb or 4") from None
+
+
 @dataclass(frozen=True)
 class ScheduleOptions:
     """Beside its name, what says which schedule is meant, as given on a command line."""
@@ -37,7 +46,13 @@ class ScheduleOptions:
         None
     )
     memory_limit: Annotated[
-        float | None, typer.Option("--memory-limit", help="Most activations a rank holds, in microbatches.")
+        float | None,
+        typer.Option(
+            "--memory-limit",
+            parser=_microbatches,
+            metavar="4mb",
+            help="Most activations a rank holds, in microbatches.",
+        ),
     ] = None
     offload: Annotated[
         float | None, typer.Option("--offload", help="Part of the activations moved to host memory, 0 to 1.")
@@ -115,8 +130,6 @@ def _parse_option(text: str) -> tuple[str, Any]:
 def _parse_value(text: str) -> Any:
     """A whole number, a number, true or false, else the text itself."""
     for read in (int, float):
-        try:
+        with suppress(ValueError):  # then it is something else
             return read(text)
-        except ValueError:
-            pass
     return {"true": True, "false": False, "none": None}.get(text.lower(), text)

@@ -18,7 +18,8 @@ from pipesim.errors import PipesimError
 
 Floats = NDArray[np.float64]
 CAUSES = ("lost work", "checkpoints", "detection", "restart")
-_MOST_FAILURES = 50_000_000  # events of one simulation, over all samples
+_MOST_FAILURES = 50_000_000  # of one simulation, over all samples: memory and seconds
+_MOST_IN_A_RUN = 100_000  # of one run: each is a step of the simulation
 
 
 @dataclass(eq=False)
@@ -26,11 +27,13 @@ class TooManyFailures(PipesimError):
     """A job that fails so often that it cannot be simulated, or never gets anywhere."""
 
     between_s: float
-    events: float
+    in_a_run: float
+    samples: int
 
     def __str__(self) -> str:
         return (
-            f"the job fails every {self.between_s:.3g} s, {self.events:.3g} failures in all: "
+            f"the job fails every {self.between_s:.3g} s, {self.in_a_run:.3g} times in each of {self.samples} runs "
+            f"(at most {_MOST_IN_A_RUN:,}, {_MOST_FAILURES:,} in all): "
             "fewer GPUs, a longer --mtbf, or fewer --days or --samples work"
         )
 
@@ -83,9 +86,9 @@ class Goodput:
 
 def simulate_goodput(job: Reliability, *, duration_s: float, samples: int = 200, seed: int = 0) -> Goodput:
     """Simulate `samples` runs of `duration_s`, reproducibly. Raises TooManyFailures."""
-    expected = samples * (duration_s / job.between_failures_s + 1)
-    if expected > _MOST_FAILURES:
-        raise TooManyFailures(job.between_failures_s, expected)
+    in_a_run = duration_s / job.between_failures_s + 1
+    if in_a_run > _MOST_IN_A_RUN or samples * in_a_run > _MOST_FAILURES:
+        raise TooManyFailures(job.between_failures_s, in_a_run, samples)
     draw = np.random.default_rng(seed)
     clock, progress = np.zeros(samples), np.zeros(samples)
     lost = {cause: np.zeros(samples) for cause in CAUSES}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from pipesim.engine.compiled import compiled
+from pipesim.engine.compiled import compiled, inlined
 from pipesim.engine.sweep import NONE, RECV, SEND
 from pipesim.ir.action import Kind
 from pipesim.ir.atoms import Ints
@@ -66,13 +66,7 @@ def walk_rows(
             past = at + 1
             while past < last and fused[past]:
                 past += 1
-            ready, missing = free[lane[at]], NONE
-            for place in range(need_offsets[at], need_offsets[past]):
-                needed = need[place]
-                if np.isnan(end[needed]):
-                    missing = needed
-                    break
-                ready = max(ready, end[needed])
+            ready, missing = _ready(at, past, need_offsets, need, end, free[lane[at]])
             if missing != NONE:
                 following[rank], waiter[missing] = waiter[missing], rank
                 break
@@ -96,3 +90,16 @@ def walk_rows(
             at = past
         cursor[rank] = at
     return ended
+
+
+@inlined
+def _ready(at: int, past: int, need_offsets: Ints, need: Ints, end: Floats, free: float) -> tuple[float, int]:
+    """When operations that run as one can begin, and one that they still wait for."""
+    missing = NONE
+    for place in range(need_offsets[at], need_offsets[past]):
+        needed = need[place]
+        if np.isnan(end[needed]):
+            missing = needed
+            break
+        free = max(free, end[needed])
+    return free, missing

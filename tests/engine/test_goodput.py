@@ -89,6 +89,12 @@ def test_a_job_that_fails_every_moment_is_refused() -> None:
         simulate_goodput(job(mtbf_s=1.0), duration_s=100 * DAY)
 
 
+def test_two_runs_of_a_job_that_fails_every_second_are_refused_too() -> None:
+    """Few failures in all, but 2.6 million steps one after the other: it took minutes."""
+    with pytest.raises(TooManyFailures, match=r"2\.59e\+06 times in each of 2 runs"):
+        simulate_goodput(job(mtbf_s=1000.0), duration_s=30 * DAY, samples=2)
+
+
 def test_command(capsys: pytest.CaptureFixture[str], tmp_path: object) -> None:
     args = ["goodput", "--gpus", "4096", "--mtbf", "50000h/gpu", "--checkpoint-every", "10min", "--json"]
     assert main([*args, "--out", f"{tmp_path}/g.html"]) == 0

@@ -40,8 +40,7 @@ def load_cluster(text: str | Path) -> Cluster:
 def preset(name: str, *, nodes: int, gpus: int | None = None) -> Cluster:
     """`nodes` nodes of a preset, `gpus` of each where not all are used."""
     content = read_catalogue("clusters.yaml")
-    if nodes > MOST_NODES:
-        raise BadCluster(repr(f"{name}:{nodes}"), f"may have at most {MOST_NODES} nodes, e.g. {name}:8")
+    _check_nodes(name, nodes)
     if name in content["nodes"]:
         node = node_of(name, content["nodes"][name], gpus=gpus)
         label = f"{name}:{nodes}" if gpus is None else f"{name}:{nodes}x{gpus}"
@@ -64,6 +63,7 @@ def plain_cluster(
 ) -> Cluster:
     """Equal nodes from a few numbers; `node_gbit_per_s` is a node's whole network, one direction."""
     device = find_gpu(gpu) if isinstance(gpu, str) else gpu
+    _check_nodes(device.key, nodes)
     ports = min(ports or gpus_per_node, gpus_per_node)
     node = Node(
         name=device.key,
@@ -74,3 +74,9 @@ def plain_cluster(
         ports=ports,
     )
     return cluster_of(f"{device.key} {nodes}x{gpus_per_node}", [node] * nodes)
+
+
+def _check_nodes(name: str, nodes: int) -> None:
+    """Raises BadCluster for a list of nodes that would not fit in memory."""
+    if nodes > MOST_NODES:
+        raise BadCluster(repr(f"{name}:{nodes}"), f"may have at most {MOST_NODES} nodes, e.g. {name}:8")

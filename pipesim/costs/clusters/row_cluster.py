@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from pipesim.costs.clusters.cluster import Cluster
-from pipesim.costs.clusters.cluster_catalogue import plain_cluster
+from pipesim.costs.clusters.cluster_catalogue import MOST_NODES, plain_cluster
 from pipesim.costs.clusters.cluster_parts import BadCluster
 from pipesim.costs.clusters.gpu import Gpu, find_gpu
 
@@ -25,6 +25,7 @@ _FABRICS = (
 _NODE_GBIT_PER_S = {"volta": 400.0, "ampere": 1600.0, "hopper": 3200.0, "blackwell": 3200.0}
 """The vendor's own 8-GPU node: 4 x 100, 8 x 200, 8 x 400, 8 x 400 Gb/s."""
 _RACK = 72
+_MOST_GPUS = 8 * MOST_NODES
 
 
 def cluster_of_row(row: Row) -> tuple[Cluster, dict[str, object]]:
@@ -32,6 +33,8 @@ def cluster_of_row(row: Row) -> tuple[Cluster, dict[str, object]]:
     assumed: dict[str, object] = {}
     gpu = find_gpu(str(row.get("gpu") or ""))
     gpus = _count(row, "num_gpus", _degrees(row))
+    if gpus > _MOST_GPUS:
+        raise BadCluster("of the row", f"num_gpus={gpus} must be at most {_MOST_GPUS}")
     text = str(row.get("fabric") or "").lower()
     per_node = _count(row, "gpus_per_node", _RACK if gpu.key.startswith("gb") else 8)
     if row.get("gpus_per_node") is None:

@@ -112,7 +112,7 @@ def search(
     except KeyboardInterrupt:
         interrupted = True
     except _Enough:
-        pass
+        pass  # what was found is in the pool
     best = run.pool.best
     return Found(
         to_schedule(run.layout, best.order, "search"), best.end_s, run.bounds, best.origin, interrupted,

@@ -70,3 +70,11 @@ def test_bad_numbers_and_names_are_named() -> None:
         cluster_of_row({"gpu": "H1000"})
     with pytest.raises(BadCluster, match="num_gpus='many' must be a whole number"):
         cluster_of_row({"gpu": "h100", "num_gpus": "many"})
+
+
+def test_a_row_of_more_gpus_than_there_are_is_refused() -> None:
+    """A list of 10¹⁵ / 8 nodes was a MemoryError without a word."""
+    with pytest.raises(BadCluster, match="num_gpus=1000000000000000 must be at most 8000000"):
+        cluster_of_row({**H100, "num_gpus": 10**15})
+    with pytest.raises(BadCluster, match="at most 1000000 nodes"):
+        cluster_of_row({**H100, "num_gpus": 8 * 10**6, "gpus_per_node": 1})
