@@ -2,6 +2,9 @@
 
 A checkpoint has the name `step-00000012`. One that is being written or removed has a hidden name of its own, so
 what has a step's name is complete. There is no link to the newest: it is found by its name.
+
+A folder has one owner, the job that began last: two halves of a job that have lost sight of each other do not both
+go on in it.
 """
 
 from __future__ import annotations
@@ -11,13 +14,26 @@ import re
 import secrets
 import shutil
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from pipesim.backends.checkpoint.description import FILE, Description, to_text
-from pipesim.files import CannotWrite
+from pipesim.errors import PipesimError
+from pipesim.files import CannotWrite, write_atomically
 
+_OWNER = ".owner"
 _NAME = re.compile(r"step-(\d{8,})")
 _HIDDEN = re.compile(r"\.step-\d+\.[0-9a-f]{8}\.(part|old)")
+
+
+@dataclass(eq=False)
+class TakenOver(PipesimError):
+    """Another job writes to this one's folder."""
+
+    root: str
+
+    def __str__(self) -> str:
+        return f"another job has begun in {self.root}, and this one ends: give each a --checkpoint folder of its own"
 
 
 def steps_in(root: Path) -> dict[int, Path]:
@@ -40,6 +56,20 @@ def require_root(root: Path) -> None:
         trial.unlink()
     except OSError as error:
         raise CannotWrite(str(root), error.strerror or str(error)) from None
+
+
+def take_over(root: Path) -> str:
+    """Become the folder's owner, under a name that nobody else has."""
+    owner = secrets.token_hex(8)
+    write_atomically(root / _OWNER, owner)
+    return owner
+
+
+def require_owner(root: Path, owner: str) -> None:
+    """Raises TakenOver where another job has begun since."""
+    with suppress(OSError):  # a file system that cannot be read for now
+        if (root / _OWNER).read_text() != owner:
+            raise TakenOver(str(root))
 
 
 def begin(root: Path, step: int) -> Path:

@@ -19,6 +19,7 @@ from pipesim.backends.checkpoint.storage import MOST_BYTES, FolderWriter
 from pipesim.backends.checkpoint.tensors import Held, tensors_of
 from pipesim.errors import PipesimError
 
+_LOOK_S = 1.0
 log = logging.getLogger("pipesim.checkpoint")
 
 
@@ -57,13 +58,14 @@ class Saver:
         # its own group: the thread's collectives must not mix with those of the steps
         self._group = dist.new_group(backend="gloo", timeout=timedelta(seconds=timeout_s))
         self._writing: tuple[int, FolderWriter, Future[Any]] | None = None
-        self._last_s = time.monotonic()
-        problem: list[PipesimError | None] = [None]
+        self._last_s = self._seen_s = time.monotonic()
+        self._owner: str | None = None
+        prepared: list[Any] = [_prepared(rules.root) if self._first else None]
+        dist.broadcast_object_list(prepared, group=self._group)
+        if isinstance(prepared[0], PipesimError):
+            raise prepared[0]
         if self._first:
-            problem = [_prepared(rules.root)]
-        dist.broadcast_object_list(problem, group=self._group)
-        if problem[0] is not None:
-            raise problem[0]
+            self._owner = prepared[0]
 
     def due(self, step: int) -> bool:
         """Whether this many steps call for a checkpoint; the time is rank 0's, and others say no to it."""
@@ -71,13 +73,24 @@ class Saver:
         by_time = self._first and 0 < self.rules.every_s <= time.monotonic() - self._last_s
         return by_steps or by_time
 
+    def taken_over(self) -> bool:
+        """Whether another job has begun in the folder; looked up once a second at most, by rank 0."""
+        if self._owner is None or time.monotonic() - self._seen_s < _LOOK_S:
+            return False
+        self._seen_s = time.monotonic()
+        try:
+            folder.require_owner(self.rules.root, self._owner)
+        except folder.TakenOver:
+            return True
+        return False
+
     def save(self, step: int, state: Mapping[str, Any]) -> None:
         """Begin to write a checkpoint of `step` steps, after the one before is written."""
         self.wait()
         if self.saved == step:
             return
         self._last_s = time.monotonic()
-        writer = self._make_writer(self.rules.root, step, state, most_bytes=MOST_BYTES)
+        writer = self._make_writer(self.rules.root, step, state, owner=self._owner, most_bytes=MOST_BYTES)
         tensors: dict[str, Any] = dict(tensors_of(self.held))
         if self.rules.behind:
             future = async_save(tensors, storage_writer=writer, process_group=self._group)
@@ -111,13 +124,14 @@ class Saver:
                 folder.discard(writer.unfinished)
 
 
-def _prepared(root: Path) -> PipesimError | None:
+def _prepared(root: Path) -> str | PipesimError:
+    """The folder's owner, from now on."""
     try:
         folder.require_root(root)
         folder.clear_unfinished(root)
+        return folder.take_over(root)
     except PipesimError as error:
         return error
-    return None
 
 
 def _cause(error: BaseException) -> str:

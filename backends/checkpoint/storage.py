@@ -59,10 +59,12 @@ class _Stored:
 
 
 class FolderWriter(StorageWriter):
-    """Writes one checkpoint. state: what is in it beside tensors."""
+    """Writes one checkpoint. state: what is in it beside tensors. owner: on the coordinator, of the folder."""
 
-    def __init__(self, root: Path, step: int, state: Mapping[str, Any], *, most_bytes: int = MOST_BYTES) -> None:
-        self.root, self.step, self.state, self.most_bytes = root, step, state, most_bytes
+    def __init__(
+        self, root: Path, step: int, state: Mapping[str, Any], *, owner: str | None = None, most_bytes: int = MOST_BYTES
+    ) -> None:
+        self.root, self.step, self.state, self.owner, self.most_bytes = root, step, state, owner, most_bytes
         self.unfinished: Path | None = None  # on the coordinator
 
     def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
@@ -96,6 +98,8 @@ class FolderWriter(StorageWriter):
             entry = tensors.setdefault(result.index.fqn, Tensor(dtype=stored.dtype, shape=list(whole.size), parts=[]))
             entry.parts.append(stored.part)
             files[stored.part.file] = stored.file
+        if self.owner is not None:
+            folder.require_owner(self.root, self.owner)
         folder.commit(
             self.unfinished,
             Description(step=self.step, state=dict(self.state), tensors=dict(sorted(tensors.items())), files=files),

@@ -69,6 +69,11 @@ def newest(root: Path) -> int:
     return found.description.step
 
 
+def names(root: Path) -> list[str]:
+    """Of what is in a folder, beside the name of its owner."""
+    return sorted(path.name for path in root.iterdir() if path.name != ".owner")
+
+
 def flip(path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
@@ -130,7 +135,7 @@ def test_what_a_killed_job_left_is_not_loaded_and_goes(root: Path) -> None:
     (root / "step-00000007.backup").mkdir()
     assert newest(root) == 2
     saver(root, 3)
-    assert sorted(path.name for path in root.iterdir()) == ["step-00000002", "step-00000003", "step-00000007.backup"]
+    assert names(root) == ["step-00000002", "step-00000003", "step-00000007.backup"]
 
 
 class FullDisk(FolderWriter):
@@ -159,7 +164,7 @@ def test_a_full_disk(
     assert (made.failures, made.saved) == (1, None)
     assert says in caplog.text
     assert "training goes on" in caplog.text
-    assert sorted(path.name for path in root.iterdir()) == ["step-00000001", "step-00000002"]
+    assert names(root) == ["step-00000001", "step-00000002"]
     assert newest(root) == 2
 
 
@@ -167,7 +172,7 @@ def test_a_full_disk(
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     place = tmp_path / "small"
     place.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=16k", "none", str(place)]
+    mount = ["mount", "-t", "tmpfs", "-o", "size=20k", "none", str(place)]
     if shutil.which("mount") is None or subprocess.run(mount, capture_output=True, check=False).returncode:
         pytest.skip("no small file system can be mounted here")
     yield place
@@ -191,6 +196,22 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
         saver(tmp_path / "file" / "run", 1)
     with pytest.raises(CannotWrite, match="cannot write /proc/run: "):
         saver(Path("/proc/run"), 1)
+
+
+def test_a_job_that_another_has_replaced_writes_no_more(root: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Two parts of a job that lost sight of each other: the one that began last has the folder."""
+    older = Saver(trained(3), Checkpoints(root, keep=2))
+    newer = Saver(trained(4), Checkpoints(root, keep=2))
+    older._seen_s = newer._seen_s = 0.0  # else it looks once a second
+    assert older.taken_over()
+    assert not newer.taken_over()
+    older.save(3, {})
+    older.wait()
+    assert older.failures == 1
+    assert "another job has begun" in caplog.text
+    newer.save(4, {})
+    newer.wait()
+    assert newest(root) == 4
 
 
 def test_another_model(root: Path, caplog: pytest.LogCaptureFixture) -> None:
