@@ -2,7 +2,8 @@
 
 A block of sh, bash or console is commands; of python, a program; with a title, a file (and then not run by itself).
 `<!-- not run: REASON -->` before a block leaves it out; `<!-- output varies: REASON -->` compares its words, not its
-numbers; `<!-- exit status: N -->` expects that status of its last command.
+numbers; `<!-- tolerance: 5% -->` allows numbers to be that far off (0.2 % if not given); `<!-- exit status: N -->`
+expects that status of its last command.
 """
 
 from __future__ import annotations

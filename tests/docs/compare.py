@@ -6,11 +6,12 @@ import math
 import re
 
 _NUMBER = re.compile(r"(?<![\w.])[−-]?\d+(?:\.\d+)?(?:e[+-]?\d+)?", re.IGNORECASE)
+_MEASURED = re.compile(r"(?<![\w.])[−+-]?\d[\d,]*(?:\.\d+)?(?: ?(?:[nµum]?s|min|h|[kMGT]?i?B)\b)?")
 _RULES = re.compile(r"[─━═\-]{3,}")
 _ANYTHING = ("…", "...")
 
 
-def differs(shown: list[str], printed: list[str], *, tolerance: float = 2e-3, numbers: bool = True) -> str | None:
+def differs(shown: list[str], printed: list[str], *, tolerance: float, numbers: bool = True) -> str | None:
     """The first shown line that the output does not have, and what stands there; None where it has all.
 
     tolerance: relative, of numbers; numbers=False: any number will do.
@@ -42,10 +43,10 @@ def _same(shown: str, printed: str, tolerance: float, numbers: bool) -> bool:
     if shown.endswith("…"):
         start = shown[:-1].rstrip()
         return _same(start, " ".join(printed.split()[: len(start.split())]), tolerance, numbers)
+    if not numbers:
+        return _MEASURED.sub("#", shown) == _MEASURED.sub("#", printed)
     if _NUMBER.sub("#", shown) != _NUMBER.sub("#", printed):
         return False
-    if not numbers:
-        return True
     pairs = zip(_NUMBER.findall(shown), _NUMBER.findall(printed), strict=True)
     return all(_near(one, other, tolerance) for one, other in pairs)
 

@@ -49,31 +49,29 @@ def _run_python(block: Block, namespace: dict[str, Any]) -> str:
 
 
 def _run_and_compare(block: Block, command: Command, where: str) -> None:
-    status, printed = _run(command.text)
+    status, printed, said = _run(command.text)
     expected = int(block.notes.get("exit status", "0")) if command == commands(block)[-1] else 0
-    assert status == expected, f"{where}: {command.text}\nended with status {status}, not {expected}:\n{printed}"
-    if command.shown is not None:
-        _compare(block, command.shown, printed.splitlines(), f"{where}: {command.text}")
+    story = f"{where}: {command.text}\nended with status {status}, not {expected}:\n{printed}\n{said}"
+    assert status == expected, story
+    if command.shown is not None:  # of what goes well only stdout is shown: progress and warnings are not the answer
+        _compare(block, command.shown, (printed or said).splitlines(), f"{where}: {command.text}")
 
 
 def _compare(block: Block, shown: list[str], printed: list[str], where: str) -> None:
-    difference = differs(shown, printed, numbers="output varies" not in block.notes)
+    tolerance = float(block.notes.get("tolerance", "0.2%").removesuffix("%")) / 100
+    difference = differs(shown, printed, tolerance=tolerance, numbers="output varies" not in block.notes)
     assert difference is None, f"{where}\n{difference}\n--- all that was printed:\n" + "\n".join(printed)
 
 
-def _run(command: str) -> tuple[int, str]:
-    """Status and output, stderr included; `pipesim` without a shell's help in this process, which is faster."""
+def _run(command: str) -> tuple[int, str, str]:
+    """Status, stdout, stderr; `pipesim` without a shell's help in this process, which is faster."""
     words = shlex.split(command)
     if words[0] == "pipesim" and not _SHELL_SIGNS & set(command):
-        with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(out):
+        with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
             status = main(words[1:])
-        return status, out.getvalue()
+        return status, out.getvalue(), err.getvalue()
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
-        ["bash", "-o", "pipefail", "-c", command],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=LIMIT_S,
-        env=os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"},
+        ["bash", "-c", command], capture_output=True, text=True, timeout=LIMIT_S, env=os.environ | {"PATH": path}
     )
-    return done.returncode, done.stdout
+    return done.returncode, done.stdout, done.stderr
