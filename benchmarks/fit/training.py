@@ -91,10 +91,10 @@ _RIDGE = 0.002
 _SMOOTH = 0.02  # errors below count as if squared
 _CLIP = 0.35
 _CACHED = {
-    "compute": ("gemm_seconds", "attention_seconds", "memory_seconds"),
-    "fitted": ("derate", "fabric", "slowdown_in_step", "loss_share"),
-    "habits": ("habits_of",),
-    "row_cluster": ("_cluster",),
+    "times.compute": ("gemm_seconds", "attention_seconds", "memory_seconds"),
+    "clusters.fitted": ("derate", "fabric", "slowdown_in_step", "loss_share"),
+    "times.habits": ("habits_of",),
+    "clusters.row_cluster": ("_cluster",),
 }
 
 Rows = list[dict[str, Any]]
