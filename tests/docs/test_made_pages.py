@@ -1,0 +1,60 @@
+"""The pages made from the code: what they say of each family is so, and every command has its page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from docs.generate import api, commands, families
+from pipesim.cli.app import COMMANDS
+from pipesim.schedules.catalogue import FAMILIES
+from pipesim.schedules.family import Family
+from tests.docs.runner import run_page
+
+
+@pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
+def test_commands_and_programs_of_a_family_run(family: Family, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run_page(families.page(family).replace("## Source", "<!-- source -->\n").partition("<!-- source -->")[0], tmp_path)
+    assert tmp_path.joinpath(f"{family.name}.html").exists()
+
+
+@pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
+def test_closed_forms_of_a_page_are_what_it_simulates(family: Family) -> None:
+    """The column beside the formula and the simulated one are made by different code."""
+    case = families.example(family)
+    _, metrics = families.simulated(f"{case.arguments} --costs F=1,I=1,W=1")
+    for form, value in ((family.makespan, metrics.makespan_s), (family.span, metrics.per_rank.span_s.max())):
+        if form is not None and form.holds(case.setting):
+            assert form.value(case.setting) == pytest.approx(value)
+    if family.peak is not None and family.peak_holds(case.setting):
+        expected = [family.peak(case.setting, rank) for rank in range(case.ranks)]
+        assert metrics.peak_activations == pytest.approx(expected)
+
+
+def test_every_family_is_in_one_group_of_the_gallery() -> None:
+    grouped = [title for _, members in families.titles() for title, _ in members]
+    assert sorted(grouped) == sorted(FAMILIES)
+
+
+def test_papers_are_links() -> None:
+    assert families.paper("Huang et al. 2019, arXiv 1811.06965") == (
+        "Huang et al. 2019, [arXiv 1811.06965](https://arxiv.org/abs/1811.06965)"
+    )
+    assert families.paper("SOSP, doi 10.1145/3341301.3359646") == (
+        "SOSP, [doi 10.1145/3341301.3359646](https://doi.org/10.1145/3341301.3359646)"
+    )
+
+
+def test_every_command_has_a_page_with_its_options() -> None:
+    made = commands.pages()
+    assert set(made) == {"commands/index.md", *(f"commands/{name}.md" for name in COMMANDS)}
+    assert "| `--microbatches`, `-m` | `int` |" in made["commands/simulate.md"]
+    assert "```sh\npipesim simulate 1f1b" in made["commands/simulate.md"]
+
+
+def test_every_module_with_public_names_is_in_the_reference() -> None:
+    text = "\n".join(api.pages().values())
+    for module in ("pipesim.ir.schedule", "pipesim.timeline", "pipesim.schedules.zb_v", "pipesim.backends.pipeline"):
+        assert f"::: {module}\n" in text
