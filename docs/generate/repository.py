@@ -38,7 +38,7 @@ def _moved(text: str) -> str:
             return f"[{text}](examples.md)"
         return f"{text} (`{target}`)" if target.strip("/") != text.strip("`/") else text
 
-    return _LINK.sub(moved, text)
+    return _LINK.sub(moved, text).replace('src="docs/', 'src="')
 
 
 def _examples(paths: list[Path]) -> str:
