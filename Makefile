@@ -10,6 +10,7 @@ PYTHON ?= python3
 PIP_FLAGS ?=
 PYTEST_FLAGS ?=
 WORKERS ?= 2
+BENCH_FLAGS ?=
 
 bin := $(VENV)/bin
 pip := $(bin)/python -m pip install -qq --disable-pip-version-check -c constraints.txt $(PIP_FLAGS)
@@ -34,6 +35,10 @@ test: $(VENV)/.dev  ## All tests
 .PHONY: check
 check: $(VENV)/.dev  ## The tests that are quick, in less than a minute
 	$(pytest) -m "not slow and not gpu" $(PYTEST_FLAGS)
+
+.PHONY: bench
+bench: $(VENV)/.dev  ## Measure every claim into benchmarks/RESULTS.md; BENCH_FLAGS=--quick for minutes
+	$(bin)/python -m benchmarks.run $(BENCH_FLAGS)
 
 .PHONY: lint
 lint: $(VENV)/.dev  ## Style, types, and who may import whom
