@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import log2
-from typing import TypeVar
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
 
 from pipesim.backends.parallel.places import short
 from pipesim.costs.layouts.layout import Layout
@@ -25,12 +28,14 @@ class NoLayout(PipesimError):
     def __str__(self) -> str:
         return (
             f"no layout for {self.processes} processes among {', '.join(self.tried)} (the last: {self.why}): "
-            "give one with --layout"
+            "give one with --fallback"
         )
 
 
-def choose_layout(given: Sequence[Layout], processes: int, make: Callable[[Layout], Made]) -> tuple[Layout, Made]:
-    """The first given layout for so many processes, or the one most like the first given that can be made.
+def choose_layout(
+    given: Sequence[Layout], others: Iterable[Layout], processes: int, make: Callable[[Layout], Made]
+) -> tuple[Layout, Made]:
+    """The first given layout for so many processes, or the first other one that can be made.
 
     make: a job of a layout; raises a PipesimError where model, batch or schedule do not allow it.
     A given layout that fits the processes and cannot be made is an error of its own. Raises NoLayout.
@@ -39,7 +44,7 @@ def choose_layout(given: Sequence[Layout], processes: int, make: Callable[[Layou
         if layout.gpus == processes:
             return layout, make(layout)
     tried, why = [], "none has that product"
-    for layout in alike(given[0], processes):
+    for layout in others:
         tried.append(short(layout))
         try:
             return layout, make(layout)
@@ -59,7 +64,33 @@ def alike(layout: Layout, processes: int) -> Iterator[Layout]:
                 far = abs(log2(pp / layout.pp)) + abs(log2(tp / layout.tp))
                 found.append((changed, far, pp, tp, dp))
     for _, _, pp, tp, dp in sorted(found):
+        counted = not isinstance(layout.split, str) and pp != layout.pp  # layers of another number of stages
+        split = "balanced" if counted else layout.split
+        sequence_parallel = layout.sequence_parallel and tp > 1
         try:
-            yield replace(layout, pp=pp, tp=tp, dp=dp, sequence_parallel=layout.sequence_parallel and tp > 1)
+            yield replace(layout, pp=pp, tp=tp, dp=dp, split=split, sequence_parallel=sequence_parallel)
         except PipesimError:  # a batch that does not divide
             continue
+
+
+def agreed(make: Callable[[], Made]) -> Made:
+    """What rank 0 makes, on all ranks: a choice by simulated times may fall another way on another machine.
+
+    Raises what `make` raises, on all ranks.
+    """
+    said: list[Any] = [None, None]
+    if dist.get_rank() == 0:
+        try:
+            said[0] = make()
+        except PipesimError as error:
+            said[1] = error
+    dist.broadcast_object_list(said)
+    if said[1] is not None:
+        raise said[1]
+    made: Made = said[0]
+    return made
+
+
+def gpu_name(device: torch.device) -> str | None:
+    """What this process's GPU is called; None on a CPU."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else None

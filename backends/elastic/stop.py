@@ -1,28 +1,15 @@
-"""Signals that ask a job to end: it writes a checkpoint first, and its exit status says that it should go on later."""
+"""Signals that ask a worker to end: it writes a checkpoint first, and its starter knows that it can go on later."""
 
 from __future__ import annotations
 
 import signal
 import socket
 import threading
-from dataclasses import dataclass
 from types import FrameType
 
 from pipesim.backends.job.signals import GOES_ON_LATER, answer
-from pipesim.errors import PipesimError
 
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1)  # Slurm sends USR1 before its time limit
-
-
-@dataclass(eq=False)
-class Stopped(PipesimError):
-    """A job that was asked to end and has kept all it has done."""
-
-    signal: str
-    step: int
-
-    def __str__(self) -> str:
-        return f"{self.signal} after {self.step} steps: a checkpoint has them; run the same command to go on"
 
 
 class StopRequest:
@@ -40,7 +27,8 @@ class StopRequest:
         self._wake.setblocking(False)
         signal.set_wakeup_fd(self._wake.fileno(), warn_on_full_buffer=False)
         threading.Thread(target=self._hear, args=(wakened,), daemon=True).start()
-        answer("listens")
+        if answer("listens"):  # who has started this process passes Ctrl-C on
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.signal = number
@@ -53,5 +41,5 @@ class StopRequest:
 
 
 def status_of_stopped() -> int:
-    """Exit status of a worker that has ended early, or has to: 0 where its launcher knows, and starts it no more."""
+    """Exit status of a worker of torchrun that has ended early, or has to: 0 where its launcher knows of it."""
     return 0 if answer("stopped") else GOES_ON_LATER

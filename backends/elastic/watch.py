@@ -10,7 +10,8 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -42,7 +43,7 @@ class Watch:
         self._text, self._stop, self._inner, self._hang_s, self._grace_s = text, stop, inner, hang_s, grace_s
         self._rank, self._ranks = dist.get_rank(), dist.get_world_size()
         self._count, self._op, self._step = 0, -1, 0
-        self._over = threading.Event()
+        self._over, self._on_duty = threading.Event(), True
         self._store = _job_store()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -59,6 +60,16 @@ class Watch:
         self._step, self._op = number, -1
         self._count += 1
 
+    @contextmanager
+    def off_duty(self) -> Iterator[None]:
+        """While something is done that has no operations and may take long, such as reading a checkpoint."""
+        self._on_duty = False
+        try:
+            yield
+        finally:
+            self._count += 1
+            self._on_duty = True
+
     def end(self) -> None:
         """Watch no longer."""
         self._over.set()
@@ -70,11 +81,14 @@ class Watch:
             if self._count != seen:
                 seen, moved = self._count, now
                 self._publish()
+            elif not self._on_duty:
+                moved = now
             elif now - moved > self._hang_s:
                 self._report()
                 os._exit(_FAILED)
             elif self._stop.signal and now - moved > self._grace_s:
-                os._exit(status_of_stopped())
+                # a local job's starter takes status 0 for a result, which there is none of
+                os._exit(status_of_stopped() if self._inner is None else _FAILED)
 
     def _here(self) -> str:
         return f"step {self._step}, " + (self._text(self._op) if self._op >= 0 else "between operations")

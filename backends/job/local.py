@@ -11,7 +11,8 @@ import pickle
 import signal
 import socket
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from pipesim.backends.job.board import make_board, read_board
 from pipesim.backends.job.fork_server import start_fork_server
+from pipesim.backends.job.signals import ANSWERS, LEFT_TO_TORCH, Stopped, Workers, signals_to_workers
 from pipesim.backends.job.worker import BOARD, FRESH_STORE, Notice, read_notices, work
 from pipesim.errors import PipesimError
 from pipesim.ir.program import Program
@@ -58,6 +60,7 @@ class JobOptions:
     timeout_s: how long any wait may last without progress. port: of the rendezvous; 0 finds a free one.
     program: whose operations the ranks work on, to name them in messages.
     max_restarts: how often all processes are started again when one fails.
+    keeps: the processes may listen to signals, and then come to a good end themselves.
     """
 
     device: str = "cpu"
@@ -65,12 +68,13 @@ class JobOptions:
     port: int = 0
     program: Program | None = None
     max_restarts: int = 0
+    keeps: bool = False
 
 
 def run_local(ranks: int, function: Callable[..., Any], *args: Any, options: JobOptions | None = None) -> list[Any]:
     """`function(context, *args)` in `ranks` processes; what each returned, by rank.
 
-    Raises JobFailed, CannotStart.
+    Raises JobFailed, CannotStart, and Stopped where the processes were asked to end and did not.
     """
     options = options or JobOptions()
     _require(ranks, function, args, options)
@@ -93,14 +97,29 @@ def run_local(ranks: int, function: Callable[..., Any], *args: Any, options: Job
             start_method="forkserver",
             logs_specs=DefaultLogsSpecs(log_dir=folder),
         )
-        try:
-            found = elastic_launch(config, work)(folder, options.device, options.timeout_s, function, args)
-        except SignalException:  # Ctrl-C, or somebody ended us
-            raise KeyboardInterrupt from None
-        except ChildFailedError as error:
-            codes = {rank: failure.exitcode for rank, failure in error.failures.items()}
-            raise _in_words(Path(folder), ranks, codes, options.program) from None
+        with _signals(config, Path(folder) if options.keeps else None) as workers:
+            try:
+                found = elastic_launch(config, work)(folder, options.device, options.timeout_s, function, args)
+            except SignalException:  # Ctrl-C, or somebody ended us
+                raise KeyboardInterrupt from None
+            except ChildFailedError as error:
+                if workers is not None and workers.end_early:
+                    raise Stopped(signal.Signals(workers.asked).name) from None
+                codes = {rank: failure.exitcode for rank, failure in error.failures.items()}
+                raise _in_words(Path(folder), ranks, codes, options.program) from None
         return [found[rank] for rank in range(ranks)]
+
+
+@contextmanager
+def _signals(config: LaunchConfig, folder: Path | None) -> Iterator[Workers | None]:
+    """Signals go to workers that listen."""
+    if folder is None:
+        yield None
+        return
+    config.signals_to_handle = LEFT_TO_TORCH
+    (folder / ANSWERS).mkdir()
+    with signals_to_workers(folder / ANSWERS) as workers:
+        yield workers
 
 
 def _require(ranks: int, function: Any, args: Sequence[Any], options: JobOptions) -> None:

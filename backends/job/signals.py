@@ -11,24 +11,40 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import FrameType
 from typing import Literal
 
 from torch.distributed.elastic.multiprocessing import SignalException
 
+from pipesim.errors import PipesimError
+
 GOES_ON_LATER = 75  # EX_TEMPFAIL of sysexits.h: not done, but nothing is wrong; start it again
 LEFT_TO_TORCH = "SIGQUIT"  # signals at which torch's launcher ends its workers at once
-_FOLDER = "PIPESIM_WORKERS"  # environment variable by which workers find the folder
-_ASK = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT, signal.SIGHUP)
+ANSWERS = "answers"
+FOLDER = "PIPESIM_WORKERS"  # environment variable by which workers find the folder
+ASK = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT, signal.SIGHUP)
 _AGAIN_S = 0.2
 Word = Literal["listens", "stopped", "replaced"]
 
 
+@dataclass(eq=False)
+class Stopped(PipesimError):
+    """A job that was asked to end. step: all that it has done and kept; None where it did not get to keep more."""
+
+    signal: str
+    step: int | None = None
+
+    def __str__(self) -> str:
+        if self.step is None:
+            return f"{self.signal}, and the step under way did not end: run the same command to go on"
+        return f"{self.signal} after {self.step} steps: a checkpoint has them; run the same command to go on"
+
+
 def answer(word: Word) -> bool:
     """Tell who has started this worker that it takes signals, or how it ended; False where nobody reads it."""
-    folder = os.environ.get(_FOLDER)
+    folder = os.environ.get(FOLDER)
     if folder is None:
         return False
     place = Path(folder) / os.environ.get("LOCAL_RANK", "0")
@@ -89,16 +105,15 @@ class Workers:
 
 
 @contextmanager
-def signals_to_workers() -> Iterator[Workers]:
+def signals_to_workers(folder: Path) -> Iterator[Workers]:
     """Pass signals on to the workers that this process starts from now on; of the main thread only."""
-    with TemporaryDirectory(prefix="pipesim-workers-") as folder:
-        workers = Workers(Path(folder))
-        before = {number: signal.signal(number, workers.take) for number in _ASK}
-        os.environ[_FOLDER] = folder
-        try:
-            yield workers
-        finally:
-            workers.end()
-            del os.environ[_FOLDER]
-            for number, handler in before.items():
-                signal.signal(number, handler)
+    workers = Workers(folder)
+    before = {number: signal.signal(number, workers.take) for number in ASK}
+    os.environ[FOLDER] = str(folder)
+    try:
+        yield workers
+    finally:
+        workers.end()
+        del os.environ[FOLDER]
+        for number, handler in before.items():
+            signal.signal(number, handler)

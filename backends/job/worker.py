@@ -20,6 +20,7 @@ import torch.distributed as dist
 from pipesim.backends.execute.failures import NoProgress, PeerLost, one_line
 from pipesim.backends.execute.runner import Board
 from pipesim.backends.job.board import FileBoard
+from pipesim.backends.job.signals import ANSWERS, FOLDER
 from pipesim.errors import PipesimError
 
 BOARD = "board"
@@ -66,6 +67,8 @@ class Context:
 def work(folder: str, device: str, timeout_s: float, function: Callable[..., Any], args: Any) -> Any:
     """One process started by `run_local`."""
     end_with_parent()
+    if (Path(folder) / ANSWERS).is_dir():
+        os.environ[FOLDER] = str(Path(folder) / ANSWERS)
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", folder)  # torch makes one as soon as an optimizer steps
     rank = int(os.environ["RANK"])
     try:

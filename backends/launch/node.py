@@ -15,6 +15,8 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from torch.distributed import DistError
@@ -40,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     endpoints = given.rdzv_endpoint.split(",")
     if len(endpoints) > 1 and given.node is None:
         parser.error("several endpoints and no --node")
-    with signals_to_workers() as workers:
+    with TemporaryDirectory(prefix="pipesim-node-") as folder, signals_to_workers(Path(folder)) as workers:
         try:
             status = _run(given, endpoints, workers)
         except SignalException as error:

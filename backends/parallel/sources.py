@@ -40,13 +40,21 @@ class Parts:
 
 
 class ParallelSource(Protocol):
-    """What a job is made of; sent to the processes, which build from it. dtype: fp32, fp64 or bf16 (mixed)."""
+    """What a job is made of; sent to the processes, which build from it."""
 
-    dtype: str
+    @property
+    def dtype(self) -> str:
+        """fp32, fp64 or bf16 (mixed)."""
+        ...
 
     @property
     def tokens(self) -> int:
         """Tokens of one sample."""
+        ...
+
+    @property
+    def seed(self) -> int:
+        """Of weights and data."""
         ...
 
     def check(self, layout: Layout, stages: int) -> None:
@@ -119,6 +127,10 @@ class ModulesSource:
     @property
     def tokens(self) -> int:
         return 1
+
+    @property
+    def seed(self) -> int:
+        return self.file.seed
 
     def check(self, layout: Layout, stages: int) -> None:
         if layout.tp > 1:

@@ -16,8 +16,8 @@ from pipesim.cli.groups import Without
 from pipesim.cli.job import JobChoice, require_torch
 from pipesim.cli.options import Name, ScheduleOptions
 from pipesim.cli.outputs import Outputs
-from pipesim.cli.train import ParallelChoice
-from pipesim.cli.training import Kept, train_through_failures
+from pipesim.cli.train import Asked, ParallelChoice
+from pipesim.cli.training import Kept, on_layout, train_through_failures
 from pipesim.metrics import summarize
 from pipesim.timeline import Timeline
 from pipesim.units import format_seconds
@@ -41,15 +41,21 @@ def run(
     """
     require_torch()
     outputs.require_writable()
-    if kept.checkpoint is not None:
-        train_through_failures(name, choice, parallel, kept, schedule, outputs)
-    elif parallel.layout is None:
-        parallel.require_none()
-        _run_stages(name, choice, schedule, runtime, outputs)
-    elif runtime != "pipesim":
-        raise BadCase(f"--runtime {runtime} with --layout", "torch's runtime runs stages of one pipeline only")
+    asked = Asked(name, choice, parallel, schedule, outputs.metrics)
+    if runtime != "pipesim" and (parallel.layout is not None or kept.checkpoint is not None):
+        option = "--layout" if parallel.layout is not None else "--checkpoint"
+        raise BadCase(f"--runtime {runtime} with {option}", "torch's runtime runs stages of one pipeline only")
+    if kept.checkpoint is None:
+        kept.require_none()
+        if parallel.layout is None:
+            parallel.require_none()
+            _run_stages(name, choice, schedule, runtime, outputs)
+            return
+        task, found = train.run_layout(asked)
     else:
-        train.run_layout(name, choice, parallel, schedule, outputs)
+        task, found = train_through_failures(on_layout(asked), kept)
+    if found is not None:
+        train.tell(task, found, outputs)
 
 
 def _run_stages(name: str, choice: JobChoice, schedule: ScheduleOptions, runtime: str, outputs: Outputs) -> None:

@@ -1,7 +1,8 @@
-"""`pipesim run --layout`: training under tensor, pipeline and data parallelism; options and report."""
+"""`pipesim run --layout`: training under tensor, pipeline and data parallelism; its options, and the task of them."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -13,7 +14,7 @@ from pipesim.cli.job import JobChoice, under_torchrun
 from pipesim.cli.layout_report import report
 from pipesim.cli.options import ScheduleOptions, schedule_from_options
 from pipesim.cli.outputs import Outputs
-from pipesim.costs.layouts.layout import Layout
+from pipesim.costs.layouts.layout import BadLayout, Layout
 from pipesim.ir.check import check_program
 from pipesim.ir.lower import lower
 from pipesim.metrics import summarize
@@ -98,24 +99,45 @@ def layout_of(choice: JobChoice, parallel: ParallelChoice, *, microbatches: int,
     return Layout(**given)
 
 
-def train_of(
-    name: str, choice: JobChoice, parallel: ParallelChoice, metrics: Path | None, schedule: ScheduleOptions
-) -> Any:
-    """The `Training` of a command line, checked. Raises what is wrong with it."""
-    from pipesim.backends.parallel.places import check_layout
-    from pipesim.backends.parallel.rates import Rates
-    from pipesim.backends.parallel.train import Training
-    from pipesim.backends.stage import StageOptions
+@dataclass(frozen=True)
+class Asked:
+    """All that a command line says of a training run."""
 
+    name: str
+    choice: JobChoice
+    parallel: ParallelChoice
+    schedule: ScheduleOptions
+    metrics: Path | None = None
+
+
+def first_layout(asked: Asked) -> Layout:
+    """The layout that is asked for. Raises BadCase, BadLayout, and what building a schedule raises."""
+    parallel = asked.parallel
     assert parallel.layout is not None
     pp = degrees_of(parallel.layout).get("pp", 1)
-    if schedule.ranks not in (None, pp):
-        raise BadCase(f"--ranks {schedule.ranks}, but --layout {parallel.layout}", "leave --ranks out")
-    comm = policy_of(choice.comm)
-    made = schedule_from_options(name, replace(schedule, ranks=pp))
-    layout = layout_of(choice, parallel, microbatches=made.microbatches, virtual=made.placement.length // pp)
+    if asked.schedule.ranks not in (None, pp):
+        raise BadCase(f"--ranks {asked.schedule.ranks}, but --layout {parallel.layout}", "leave --ranks out")
+    made = schedule_from_options(asked.name, replace(asked.schedule, ranks=pp))
+    return layout_of(asked.choice, parallel, microbatches=made.microbatches, virtual=made.placement.length // pp)
+
+
+def train_of(asked: Asked, layout: Layout, keep: Any = None) -> Any:
+    """The `Training` at a layout, checked. Raises what is wrong with it."""
+    from pipesim.backends.parallel.places import check_layout, of_stages
+    from pipesim.backends.parallel.rates import Rates
+    from pipesim.backends.stage import StageOptions
+    from pipesim.backends.training.task import Training
+
+    choice, parallel = asked.choice, asked.parallel
+    _refuse(choice)
+    count, left = divmod(layout.microbatches, parallel.accumulate)
+    if left or not count:
+        raise BadLayout(f"{layout.microbatches} microbatches in {parallel.accumulate} runs", "a whole number works")
+    made = schedule_from_options(asked.name, replace(asked.schedule, ranks=layout.pp, microbatches=count))
+    layout = of_stages(layout, made.placement.length)
     check_layout(layout, layout.gpus)
-    program = lower(made, comm=comm, reduce=layout.dp > 1, clip=parallel.clip > 0 and made.update_every is None)
+    clip = parallel.clip > 0 and made.update_every is None
+    program = lower(made, comm=policy_of(choice.comm), reduce=layout.dp > 1, clip=clip)
     check_program(program)
     source = _source(choice, parallel)
     source.check(layout, made.placement.length)
@@ -133,9 +155,21 @@ def train_of(
         stage=StageOptions(strategy=choice.split_backward, seed=choice.seed),
         overlap=parallel.overlap,
         report=choice.dtype != "fp64" and hasattr(source, "config"),
-        metrics=None if metrics is None else str(metrics),
+        metrics=asked.metrics,
         save=parallel.save,
+        keep=keep,
     )
+
+
+def _refuse(choice: JobChoice) -> None:
+    """Raises BadCase for what only a single pipeline in one piece can do."""
+    for option, given in (
+        ("--emulate", choice.emulate is not None),
+        ("--dynamic-shapes", choice.dynamic_shapes),
+        ("--no-check", choice.no_check),
+    ):
+        if given:
+            raise BadCase(f"{option} with --layout or --checkpoint", f"leave one of them out: {option} is of --ranks")
 
 
 def _source(choice: JobChoice, parallel: ParallelChoice) -> Any:
@@ -180,16 +214,23 @@ def run_ranks(function: Any, task: Any, ranks: int, choice: JobChoice) -> Any:
     return run_local(ranks, function, task, options=options)[0]
 
 
-def run_layout(
-    name: str, choice: JobChoice, parallel: ParallelChoice, schedule: ScheduleOptions, outputs: Outputs
-) -> None:
-    """Train as asked for, and report."""
-    from pipesim.backends.measure.timelines import assemble
-    from pipesim.backends.parallel.train import train_parallel
+def run_layout(asked: Asked) -> tuple[Any, Any]:
+    """Train as asked for, in one piece: the task, and what rank 0 knows of it (None on others)."""
+    from pipesim.backends.training.train import train
 
-    task = train_of(name, choice, parallel, outputs.metrics, schedule)
-    found = run_ranks(train_parallel, task, task.layout.gpus, choice)
-    if found is None:
+    task = train_of(asked, first_layout(asked))
+    return task, run_ranks(train, task, task.layout.gpus, asked.choice)
+
+
+def tell(task: Any, found: Any, outputs: Outputs) -> None:
+    """Write and print what a run that has ended has come to."""
+    from pipesim.backends.measure.timelines import assemble
+
+    if not found.records:
+        for option, path in (("--out", outputs.out), ("--trace", outputs.trace), ("--timeline", outputs.timeline)):
+            if path is not None:
+                raise BadCase(f"{option} of a job that was done already", "it shows a step: give more --steps")
+        print(json.dumps({"losses": []}) if outputs.as_json else f"all {task.steps} steps are done")
         return
     made = assemble(task.program, found.records)
     figures = summarize(made)

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from pipesim.backends.checkpoint.restore import find_newest
-from pipesim.backends.elastic.train import Trainer
-from tests.backends.elastic.tasks import checkpoints, context, task_at, whole_weights
+from pipesim.backends.training.train import Trainer
+from tests.backends.elastic.tasks import context, keep, losses_of, task_at, whole_weights
 from tests.backends.group import run_group
 
 pytestmark = pytest.mark.slow
@@ -28,7 +28,7 @@ def save(roots: dict[str, Path]) -> dict[str, dict[str, str]]:
     for name, root in roots.items():
         trainer = Trainer(
             context(),
-            task_at(2, 1, 2, steps=SAVED, checkpoints=checkpoints(root), zero_stage=3 if name == "sharded" else 0),
+            task_at(2, 1, 2, steps=SAVED, keep=keep(root), zero_stage=3 if name == "sharded" else 0),
         )
         trainer.train()
         held[name] = whole_weights(trainer)
@@ -43,13 +43,13 @@ def go_on(roots: dict[str, Path], layouts: list[tuple[int, int, int, str]]) -> l
             trainer = Trainer(context(), task_at(pp, tp, dp, schedule=schedule, steps=STEPS))
             newest = find_newest(root)
             assert newest is not None
-            trainer.restore(newest)
-            found.append((trainer.step, whole_weights(trainer), trainer.train()))
+            trainer.progress.restore(newest)
+            found.append((trainer.progress.step, whole_weights(trainer), losses_of(trainer)))
     return found
 
 
 def uninterrupted() -> dict[int, float]:
-    return Trainer(context(), task_at(1, 1, 1, steps=STEPS)).train()
+    return losses_of(Trainer(context(), task_at(1, 1, 1, steps=STEPS)))
 
 
 @pytest.fixture(scope="module")
@@ -80,4 +80,4 @@ def test_another_layout(
         assert saved[name] == held, layout
         for step, _, losses in (rank[number] for rank in ranks):
             assert step == SAVED
-            assert losses == pytest.approx({key: alone[key] for key in range(SAVED, STEPS)}, rel=1e-9), layout
+            assert losses == pytest.approx({key: alone[key] for key in range(SAVED + 1, STEPS + 1)}, rel=1e-9), layout

@@ -15,19 +15,20 @@ import pytest
 import torch
 
 from pipesim.backends.checkpoint.folder import steps_in
-from pipesim.backends.elastic.train import TrainTask, train_on
 from pipesim.backends.job.local import JobOptions, run_local
 from pipesim.backends.job.worker import Context
-from tests.backends.elastic.tasks import checkpoints, task_at
+from pipesim.backends.training.task import Training
+from pipesim.backends.training.train import train
+from tests.backends.elastic.tasks import keep, task_at
 
 KILLS, STEPS = 20, 60
 pytestmark = pytest.mark.slow
 
 
-def train_and_tell(context: Context, task: TrainTask, folder: Path) -> dict[int, float]:
+def train_and_tell(context: Context, task: Training, folder: Path) -> object:
     torch.set_num_threads(1)
     (folder / f"pid-{context.rank}").write_text(str(os.getpid()))
-    return train_on(context, task)
+    return train(context, task)
 
 
 class Killer(threading.Thread):
@@ -74,30 +75,24 @@ class Killer(threading.Thread):
 
 def losses_of(path: Path) -> dict[int, float]:
     rows: list[Any] = [json.loads(line) for line in path.read_text().splitlines()]
-    assert [row["step"] for row in rows] == list(range(len(rows)))
+    assert [row["step"] for row in rows] == list(range(1, len(rows) + 1))
     return {row["step"]: row["loss"] for row in rows}
 
 
 @pytest.mark.timeout(500)
 def test_twenty_kills(tmp_path: Path) -> None:
     """No step is lost that a complete checkpoint had, and none counts twice."""
-    task = task_at(2, 1, 1, steps=STEPS, losses=tmp_path / "losses.jsonl", hang_s=30.0)
-    quiet = tmp_path / "quiet.jsonl"
-    run_local(1, train_and_tell, task_at(1, 1, 1, steps=STEPS, losses=quiet), tmp_path)
+    losses, quiet = tmp_path / "losses.jsonl", tmp_path / "quiet.jsonl"
+    run_local(1, train_and_tell, task_at(1, 1, 1, steps=STEPS, metrics=quiet), tmp_path)
     (tmp_path / "pid-0").unlink()
+    task = task_at(
+        2, 1, 1, steps=STEPS, metrics=losses, keep=keep(tmp_path / "run", every_steps=1, keep=2, hang_s=30.0)
+    )
     killer = Killer(tmp_path)
     killer.start()
     try:
-        run_local(
-            2,
-            train_and_tell,
-            task_at(
-                2, 1, 1, steps=STEPS, losses=task.losses,
-                checkpoints=checkpoints(tmp_path / "run", every_steps=1, keep=2), hang_s=30.0,
-            ),
-            tmp_path,
-            options=JobOptions(max_restarts=KILLS + 5, timeout_s=30),
-        )  # fmt: skip
+        options = JobOptions(max_restarts=KILLS + 5, timeout_s=30)
+        run_local(2, train_and_tell, task, tmp_path, options=options)
     finally:
         killer.over = True
         killer.join()
@@ -105,5 +100,5 @@ def test_twenty_kills(tmp_path: Path) -> None:
     assert any(writing for writing, _ in killer.kills)
     newest = [step for _, step in killer.kills]
     assert newest == sorted(newest)  # never behind a complete one
-    assert losses_of(tmp_path / "losses.jsonl") == pytest.approx(losses_of(quiet), rel=1e-9)
+    assert losses_of(losses) == pytest.approx(losses_of(quiet), rel=1e-9)
     assert not list(tmp_path.glob("run/.step-*"))

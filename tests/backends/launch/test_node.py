@@ -48,9 +48,11 @@ sys.exit(heard[0])
 
 
 @pytest.mark.parametrize(("sent", "heard"), [(signal.SIGUSR1, signal.SIGUSR1), (signal.SIGHUP, signal.SIGTERM)])
-def test_a_signal_is_passed_on_to_workers_that_listen(sent: signal.Signals, heard: signal.Signals) -> None:
+def test_a_signal_is_passed_on_to_workers_that_listen(
+    sent: signal.Signals, heard: signal.Signals, tmp_path: Path
+) -> None:
     """Also to one that starts after the signal; a second signal is not waited for."""
-    with signals_to_workers() as workers:
+    with signals_to_workers(tmp_path) as workers:
         assert not workers.end_early
         started = [subprocess.Popen([sys.executable, "-c", WORKER], env=os.environ | {"LOCAL_RANK": "0"})]
         while not workers.answers():

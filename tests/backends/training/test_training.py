@@ -14,7 +14,8 @@ from pipesim.backends.model.config import DecoderConfig, load_decoder, tiny_deco
 from pipesim.backends.model.loss import token_loss
 from pipesim.backends.parallel.rates import Rates
 from pipesim.backends.parallel.sources import DecoderSource
-from pipesim.backends.parallel.train import Trained, Training, train_parallel
+from pipesim.backends.training.task import Trained, Training
+from pipesim.backends.training.train import train
 from pipesim.costs.layouts.layout import Layout
 from pipesim.ir.lower import lower
 from pipesim.schedules.lookup import build
@@ -55,7 +56,7 @@ def losses_alone(config: DecoderConfig, steps: int) -> list[float]:
 
 
 def run(task: Training) -> Trained:
-    found = run_local(task.layout.gpus, train_parallel, task)[0]
+    found = run_local(task.layout.gpus, train, task)[0]
     assert isinstance(found, Trained)
     return found
 
@@ -72,7 +73,7 @@ def test_fifty_steps_on_a_text_are_those_of_one_process() -> None:
 def test_a_few_steps_with_metrics_and_saved_weights(tmp_path: Path) -> None:
     layout = Layout(pp=2, dp=2, seq=SEQ, global_batch=SEQUENCES, zero_stage=3, split="balanced")
     folder, metrics = tmp_path / "weights", tmp_path / "metrics.jsonl"
-    found = run(training(layout, "1f1b", 4, metrics=str(metrics), save=str(folder)))
+    found = run(training(layout, "1f1b", 4, metrics=metrics, save=str(folder)))
     expected = losses_alone(MODEL, 4)
     assert [step.loss for step in found.steps] == pytest.approx(expected, rel=1e-9)
     lines = [json.loads(line) for line in metrics.read_text().splitlines()]
