@@ -24,11 +24,10 @@ _CHART = re.compile(r"^<!-- chart: (.+?) -->$", re.MULTILINE)
 
 def on_config(config: Any) -> Any:
     """Fill in the parts of the navigation that are made: an entry whose value ends in `/`."""
-    grouped = [{group: [{title: path} for title, path in members]} for group, members in families.titles()]
     filled = {
-        "families/": ["families/index.md", *grouped],
+        "families/": ["families/index.md", *_sections(families.titles())],
         "commands/": ["commands/index.md", *({title: path} for title, path in commands.titles())],
-        "api/": ["api/index.md", *({title: path} for title, path in api.titles())],
+        "api/": ["api/index.md", *_sections(api.titles())],
     }
     there = repository.pages()
 
@@ -41,6 +40,14 @@ def on_config(config: Any) -> Any:
 
     config["nav"] = fill(config["nav"])
     return config
+
+
+def _sections(titles: list[tuple[str, list[tuple[str, str]]]]) -> list[dict[str, Any]]:
+    """As entries of the navigation: a section for each group, a page where a group has only itself."""
+    return [
+        {group: members[0][1]} if len(members) == 1 else {group: [{title: path} for title, path in members]}
+        for group, members in titles
+    ]
 
 
 def _is_missing(entry: Any, there: dict[str, str]) -> bool:
