@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-import sys
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,6 +17,7 @@ from pipesim.cli.case import BadCase, CostOptions
 from pipesim.cli.outputs import Json
 from pipesim.cli.search_output import print_result, to_json
 from pipesim.cli.search_prices import prices_of
+from pipesim.cli.search_watch import Interrupts, Watch
 from pipesim.costs.costs import WrongStages
 from pipesim.errors import PipesimError
 from pipesim.files import require_writable
@@ -31,13 +30,13 @@ from pipesim.plan.search.limit import parse_limit
 from pipesim.plan.search.offload import find_with_offload
 from pipesim.plan.search.placements import placement_of, usual
 from pipesim.plan.search.rivals import Rival, rivals
-from pipesim.plan.search.search import Effort, Progress, Start
+from pipesim.plan.search.search import Effort, Start
 from pipesim.plan.search.setting import Setting
 from pipesim.schedules.lookup import MOST_ACTIONS, build
-from pipesim.units import format_seconds, parse_bytes_per_s, parse_fraction, parse_seconds
+from pipesim.units import parse_bytes_per_s, parse_fraction, parse_seconds
 
 _MANY_ROUNDS = 1_000_000
-_EVERY_S = 2.0  # a line of progress at least this often
+_ARRANGING = 0.5  # of the time, at most, for the placement
 
 Ranks = Annotated[int, typer.Option("--ranks", "--pp", "-p", min=1, help="Pipeline ranks.")]
 Microbatches = Annotated[int | None, typer.Option("--microbatches", "-m", min=1, help="Microbatches a step.")]
@@ -124,13 +123,16 @@ def search(
     starts = [partial(_start, build(name, ranks=ranks, microbatches=count), name, ranks) for name in start_from or ()]
     limit_s = math.inf if time_limit is None else parse_seconds(time_limit, name="time limit", positive=True)
     effort = _effort(rounds, parse_seconds(exact, name="exact"), limit_s)
-    result = _Searches(rivals(settings[0], times), starts, effort, seed, limit_s, host, rearrange).best_of(settings)
+    with Interrupts() as interrupts:
+        others = rivals(settings[0], times, goes_on=lambda: not interrupts.seen)
+        searches = _Searches(others, starts, effort, seed, limit_s, host, rearrange, interrupts)
+        result = searches.best_of(settings)
     if out is not None:
         write_schedule(result.best.schedule.renamed(result.best.name), out)
     if as_json:
-        print(json.dumps(to_json(result)))
+        print(json.dumps(to_json(result, interrupted=interrupts.seen)))
     else:
-        print_result(result)
+        print_result(result, interrupted=interrupts.seen)
 
 
 def _require_size(forwards: int) -> None:
@@ -180,13 +182,14 @@ class _Searches:
     limit_s: float
     host_bytes_per_s: float | None
     rearrange: bool
+    interrupts: Interrupts
 
     def best_of(self, settings: Sequence[Setting]) -> Result:
         """Search each in its part of the time; the best result. Raises why none can be had."""
         best: Result | None = None
         problem: PipesimError | None = None
         for setting in settings:
-            watch = _Watch(setting.placement.kind(), self.limit_s / len(settings))
+            watch = Watch(setting.placement.kind(), self.limit_s / len(settings), self.interrupts)
             try:
                 made = self._find(setting, watch)
             except PipesimError as error:  # costs for another number of stages, too few layers, too little memory
@@ -194,42 +197,21 @@ class _Searches:
                 continue
             if best is None or made.best.step_time_s < best.best.step_time_s:
                 best = made
-            if made.found.interrupted:
+            if self.interrupts.seen:
                 break
         if best is None:
             assert problem is not None
             raise problem
         return best
 
-    def _find(self, setting: Setting, watch: _Watch) -> Result:
+    def _find(self, setting: Setting, watch: Watch) -> Result:
+        starts = self.starts
         if self.rearrange:
-            setting = arranged(setting, seed=self.seed, report=watch)
+            setting, start = arranged(setting, seed=self.seed, report=watch.until(_ARRANGING))
+            starts = [start, *starts]
         more: dict[str, Any] = {
-            "others": self.others, "starts": self.starts, "effort": self.effort, "seed": self.seed, "report": watch,
+            "others": self.others, "starts": starts, "effort": self.effort, "seed": self.seed, "report": watch,
         }  # fmt: skip
         if self.host_bytes_per_s is None:
             return find_order(setting, **more)
         return find_with_offload(setting, self.host_bytes_per_s, **more)
-
-
-@dataclass
-class _Watch:
-    """Prints progress and ends the search when its time is over."""
-
-    placement: str
-    limit_s: float
-    begun: float = field(default_factory=time.monotonic)
-    shown: tuple[str, float] = ("", math.inf)
-    shown_at: float = -math.inf
-
-    def __call__(self, progress: Progress) -> bool:
-        now = time.monotonic()
-        state = (progress.phase, progress.best_s)
-        if (state != self.shown and now - self.shown_at > _EVERY_S / 10) or now - self.shown_at > _EVERY_S:
-            self.shown, self.shown_at = state, now
-            print(
-                f"{self.placement}: {now - self.begun:5.1f} s {progress.phase}: best "
-                f"{format_seconds(progress.best_s)}, bound {format_seconds(progress.bound_s)}, gap {progress.gap:.2%}",
-                file=sys.stderr,
-            )
-        return now - self.begun < self.limit_s

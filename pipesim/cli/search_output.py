@@ -16,8 +16,8 @@ from pipesim.units import format_bytes, format_seconds
 _SHOWN = 12  # families in the table
 
 
-def to_json(result: Result) -> dict[str, Any]:
-    """The stable object of --json."""
+def to_json(result: Result, *, interrupted: bool) -> dict[str, Any]:
+    """The stable object of --json. interrupted: whether Ctrl-C ended the search."""
     found, best, setting = result.found, result.best, result.setting
     peak = peak_activations(best.schedule, setting.release)
     return {
@@ -39,7 +39,7 @@ def to_json(result: Result) -> dict[str, Any]:
             str(stage): np.flatnonzero(row).tolist() for stage, row in enumerate(result.recomputed) if row.any()
         },
         "origin": found.origin,
-        "interrupted": found.interrupted,
+        "interrupted": interrupted,
         "search_s": found.spent_s,
         "notes": list(found.notes),
         "families": [_family(one, best) for one in result.rivals],
@@ -57,7 +57,7 @@ def _family(one: Rival, best: Rival) -> dict[str, Any]:
     }
 
 
-def print_result(result: Result) -> None:
+def print_result(result: Result, *, interrupted: bool) -> None:
     """Tables for people."""
     found, best, setting = result.found, result.best, result.setting
     screen = console()
@@ -74,7 +74,7 @@ def print_result(result: Result) -> None:
         ("peak activations", f"{peak.max():g} microbatches (rank {peak.argmax()}), {limit}"),
         *((("peak memory", format_bytes(float(best.peak_bytes.max()))),) if best.peak_bytes is not None else ()),
         *((("recomputed", _recomputed(result)),) if result.recomputed.any() else ()),
-        ("made from", found.origin + (" (interrupted)" if found.interrupted else "")),
+        ("made from", found.origin + (" (interrupted)" if interrupted else "")),
         *(("note", note) for note in found.notes),
     ):
         table.add_row(*row)

@@ -7,14 +7,18 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from pipesim.cli.app import main
+from pipesim.costs.plain import parse_costs
 from pipesim.ir.check import check
 from pipesim.ir.formats import read_schedule
+from pipesim.ir.placement import linear
+from pipesim.plan.search.limit import Limit
+from pipesim.plan.search.rivals import rivals
+from pipesim.plan.search.setting import Setting
 
 QUICK = ["--rounds", "2", "--exact", "2s"]
 COSTS = ["--costs", "F=10ms,I=12ms,W=8ms,C=1ms"]
@@ -93,22 +97,47 @@ def test_what_cannot_work_is_one_line(arguments: list[str], message: str, capsys
     assert len(printed.err.splitlines()) == 1
 
 
-@pytest.mark.slow
-def test_ctrl_c_writes_the_best_so_far(tmp_path: Path) -> None:
-    out = tmp_path / "best.json"
-    asked = ["search", "-p", "4", "-m", "9", "--placement", "vee", *COSTS, "--memory-limit", "2mb", "--out", str(out)]
+def _interrupted(arguments: list[str], word: str) -> tuple[int, str, str]:
+    """Exit status, output and errors of a search that gets Ctrl-C once it has printed a word on stderr."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "pipesim", *asked, "--time-limit", "200s", "--exact", "0", "--json"],
+        [sys.executable, "-m", "pipesim", "search", *arguments],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | {"PYTHONUNBUFFERED": "1"},
     )  # fmt: skip
     assert process.stderr is not None
-    begun = time.monotonic()
+    errors = ""
     for line in process.stderr:
-        if "improving" in line:
+        errors += line
+        if word in line:
             break
     process.send_signal(signal.SIGINT)
-    printed, _ = process.communicate(timeout=60)
-    assert process.returncode == 0
-    assert time.monotonic() - begun < 150
-    assert json.loads(printed)["interrupted"] is True
-    check(read_schedule(out), max_activations=2)
+    output, more = process.communicate(timeout=100)
+    return process.returncode, output, errors + more
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("more", "word"),
+    [
+        (["--placement", "vee", "--exact", "0"], "improving"),
+        (["--placement", "linear", "-v", "1", "--rounds", "12", "--exact", "300s"], "exact solver"),
+        (["--placement", "vee", "--may-recompute", "5%"], "constructing"),  # went on with the next share
+        (["--rearrange"], "linear"),  # ended without a result
+    ],
+)
+def test_ctrl_c_writes_the_best_so_far(tmp_path: Path, more: list[str], word: str) -> None:
+    out = tmp_path / "best.json"
+    asked = ["-p", "4", "-m", "9", *COSTS, "--memory-limit", "2mb", "--time-limit", "900s", "--out", str(out), "--json"]
+    status, output, errors = _interrupted([*asked, *more], word)
+    assert status == 0
+    found = json.loads(output)
+    assert found["interrupted"] is True
+    assert found["makespan_s"] < 0.9  # one microbatch at a time: 0.972 s
+    assert "ending with the best so far" in errors
+    assert "Traceback" not in errors
+    check(read_schedule(out), max_activations=None if "--may-recompute" in more else 2)
+
+
+def test_families_are_left_out_when_nobody_waits_for_them() -> None:
+    setting = Setting(linear(4), 9, parse_costs("F=10ms,I=12ms,W=8ms,C=1ms"), Limit(2, "microbatches"))
+    answers = iter([True] * 5 + [False])
+    assert 0 < len(rivals(setting, {}, goes_on=lambda: next(answers))) <= 5

@@ -9,32 +9,34 @@ import numpy as np
 from pipesim.ir.placement import Placement
 from pipesim.plan.search.bounds import lower_bounds
 from pipesim.plan.search.problem import LimitTooSmall
-from pipesim.plan.search.search import Effort, Report, search
+from pipesim.plan.search.search import Effort, Report, Start, search
 from pipesim.plan.search.setting import Setting
 
 _QUICK = Effort(climbs=20, rounds=2, actions=4_000_000, moves=15_000, exact_s=0)
 _SWAPS = 60
 
 
-def arranged(setting: Setting, *, seed: int, report: Report) -> Setting:
-    """The setting with the placement that does best after random swaps; what a bound rules out is not searched.
+def arranged(setting: Setting, *, seed: int, report: Report) -> tuple[Setting, Start]:
+    """The setting with the placement that does best after random swaps, and the order found for it.
 
+    What a bound rules out is not searched.
     Raises what `Setting.problem` raises for the placement to begin with.
     """
     random = np.random.default_rng(seed)
-    best = setting
-    lowest = search(best.problem(), effort=_QUICK, seed=seed, report=report).end_s
+    best, found = setting, search(setting.problem(), effort=_QUICK, seed=seed, report=report)
     for _ in range(_SWAPS):
+        if found.interrupted:
+            break
         tried = replace(best, placement=_swapped(best.placement, random))
         try:
             problem = tried.problem()
         except LimitTooSmall:
             continue
-        if lower_bounds(problem).best_s < lowest:
-            found = search(problem, effort=_QUICK, seed=seed, report=report)
-            if found.end_s < lowest * (1.0 - 1e-9):
-                best, lowest = tried, found.end_s
-    return best
+        if lower_bounds(problem).best_s < found.end_s:
+            made = search(problem, effort=_QUICK, seed=seed, report=report)
+            if made.end_s < found.end_s * (1.0 - 1e-9):
+                best, found = tried, made
+    return best, lambda microbatches: found.schedule
 
 
 def _swapped(placement: Placement, random: np.random.Generator) -> Placement:

@@ -20,7 +20,7 @@ class Bounds:
 
     work: the busiest rank, from its first forward on. path: one microbatch through all stages and back.
     warm-up: what memory lets a rank do before its first gradient and after its last one. memory: what
-    microbatches hold, and for how long at least. exact: proven by the exact solver.
+    microbatches hold, and for how long at least. messages: the busiest channel. exact: proven by the exact solver.
     """
 
     seconds: Mapping[str, float]
@@ -58,6 +58,7 @@ def lower_bounds(problem: Problem) -> Bounds:
             "path": float((way.gradient + problem.seconds[I] + way.after)[problem.counts > 0].max()),
             "warm-up": max((_warm_up(problem, way, rank) for rank in ranks), default=0.0),
             "memory": max((_stay(problem, way, rank) for rank in ranks), default=0.0),
+            **({"messages": _messages(problem, way)} if problem.hold_s.any() else {}),
         }
     )
 
@@ -144,6 +145,26 @@ def _stay(problem: Problem, way: Paths, rank: int) -> float:
     # A ramp counts in full only in a span that is long enough for it.
     spans = [min((area + empty) / limit, lasts) for empty, lasts in (up, down, (up[0] + down[0], up[1] + down[1]))]
     return float(way.forward[stages].min() + problem.tail_s[rank] + max(area / limit, *spans))
+
+
+def _messages(problem: Problem, way: Paths) -> float:
+    """A channel waits for its first message, carries one after the other, and what the last one brings is done."""
+    rank, length, seconds = problem.rank_of.tolist(), problem.placement.length, problem.seconds
+    rest = way.gradient - way.forward + seconds[I] + way.after  # from the start of a forward on
+    spans: dict[tuple[int, int, int], tuple[float, float, float]] = {}
+    for stage in np.flatnonzero(problem.counts > 0).tolist():
+        for kind, to, ends in ((F, stage + 1, length - 1), (I, stage - 1, 0)):
+            if stage % length == ends or rank[stage] == rank[to]:
+                continue
+            sent = float(
+                way.forward[stage] + seconds[F, stage] if kind == F else way.gradient[stage] + seconds[I, stage]
+            )
+            left = float(problem.latency_s[kind, stage] + (rest[to] if kind == F else seconds[I, to] + way.after[to]))
+            key = (rank[stage], rank[to], kind)
+            first, held, last = spans.get(key, (np.inf, 0.0, np.inf))
+            held += float(problem.counts[stage] * problem.hold_s[kind, stage])
+            spans[key] = (min(first, sent), held, min(last, left))
+    return max((sum(span) for span in spans.values()), default=0.0)
 
 
 def _least(problem: Problem) -> Floats:

@@ -1,12 +1,14 @@
 """The exact solver, for small cases: OR-Tools CP-SAT on intervals, warm-started, with the bound it has proven.
 
 Times are whole multiples of a unit; where costs are none, durations and amounts are rounded down and limits up, so
-that the bound holds for the true costs too. The occupation of channels by messages is left out, for the same reason.
+that the bound holds for the true costs too. Messages may overtake each other in a channel, for the same reason.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from importlib import import_module
@@ -18,16 +20,17 @@ from numpy.typing import NDArray
 
 from pipesim.costs.costs import Floats
 from pipesim.ir.atoms import Ints
-from pipesim.plan.search.arrays import Layout
+from pipesim.plan.search.arrays import NONE, Layout
 from pipesim.plan.search.bounds import lower_bounds
 from pipesim.plan.search.candidates import Candidate, candidate
 from pipesim.plan.search.problem import F, I, Memory, Problem, W
 from pipesim.plan.search.walking import time_order
 
 MOST_ACTIONS = 600
-_FINE = 1_000_000  # of the longest action is one unit, where no unit divides all durations
+_FINE = 10_000_000  # of the longest action is one unit, where no unit divides all durations
 _LARGEST = 10**9
 _NO_LIMIT = 1e15
+_ASK_EVERY_S = 0.1
 
 cp_model: ModuleType | None
 try:
@@ -58,8 +61,19 @@ def why_not(problem: Problem) -> str | None:
     return None
 
 
-def solve(layout: Layout, best: Candidate, *, time_limit_s: float, seed: int, workers: int) -> Proof:
-    """Look for a better order than `best`, and prove how much better one can be."""
+def solve(
+    layout: Layout,
+    best: Candidate,
+    *,
+    time_limit_s: float,
+    seed: int,
+    workers: int,
+    goes_on: Callable[[], bool] = lambda: True,
+) -> Proof:
+    """Look for a better order than `best`, and prove how much better one can be.
+
+    goes_on: asked often; False ends it early.
+    """
     assert cp_model is not None
     whole, unit = _in_units(layout.problem)
     model = _Model(Layout(whole), cp_model)
@@ -68,15 +82,28 @@ def solve(layout: Layout, best: Candidate, *, time_limit_s: float, seed: int, wo
     solver.parameters.max_time_in_seconds = time_limit_s
     solver.parameters.random_seed = seed
     solver.parameters.num_workers = workers
-    status = solver.solve(model.model)
-    optimal = status == cp_model.OPTIMAL
+    solver.parameters.catch_sigint_signal = False  # it would take Ctrl-C away from Python for good
+    status, interrupted = _solved(solver, model.model, goes_on)
     found = None
     if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         found = candidate(layout, model.order(solver), "exact solver")
-    late = solver.wall_time >= time_limit_s * 0.9
-    bound_s = float(solver.best_objective_bound) * unit
     better = found if found is not None and found.end_s < best.end_s else None
-    return Proof(bound_s, optimal, better, interrupted=not (optimal or late))
+    bound_s = max(0.0, float(solver.best_objective_bound)) * unit
+    return Proof(bound_s, status == cp_model.OPTIMAL, better, interrupted)
+
+
+def _solved(solver: Any, model: Any, goes_on: Callable[[], bool]) -> tuple[Any, bool]:
+    """Status of a solver that runs beside us, as no signal reaches Python inside it, and whether Ctrl-C ended it."""
+    with ThreadPoolExecutor(max_workers=1) as threads:
+        status = threads.submit(solver.solve, model)
+        try:
+            while not wait([status], _ASK_EVERY_S).done:
+                if not goes_on():
+                    solver.stop_search()
+        except KeyboardInterrupt:
+            solver.stop_search()
+            return status.result(), True
+        return status.result(), False
 
 
 class _Model:
@@ -86,7 +113,9 @@ class _Model:
         self.layout, self.cp, self.model = layout, cp, cp.CpModel()
         problem = layout.problem
         self.seconds = problem.seconds.astype(np.int64)
-        horizon = int(problem.actions * self.seconds.max() + 2 * (problem.stages + 1) * problem.latency_s.max())
+        lag = int((problem.latency_s + problem.hold_s).max())
+        self.horizon = horizon = problem.actions * (int(self.seconds.max()) + lag) + lag
+        self.messages: dict[int, list[Any]] = {}  # by channel
         self.start = {
             (kind, stage, place): self.model.new_int_var(0, horizon, f"{'FIW'[kind]}{stage}.{place}")
             for kind in range(problem.kinds)
@@ -94,7 +123,9 @@ class _Model:
             for place in range(int(problem.counts[stage]))
         }
         self.end_of_all = self.model.new_int_var(math.ceil(lower_bounds(problem).best_s - 1e-6), 2 * horizon, "end")
+        self.arrival = {key: self._arrival(*key) for key in self.start if key[0] != W and self._leaves(*key[:2])}
         self._order_of_needs()
+        self._one_message_at_a_time()
         for rank in range(problem.ranks):
             self._one_at_a_time(rank)
             self._memory(rank)
@@ -103,22 +134,37 @@ class _Model:
     def end(self, kind: int, stage: int, place: int) -> Any:
         return self.start[kind, stage, place] + int(self.seconds[kind, stage])
 
+    def _leaves(self, kind: int, stage: int) -> bool:
+        """Whether the action sends a message to another rank."""
+        return bool(self.layout.stages.channel[kind, stage] != NONE)
+
+    def _arrival(self, kind: int, stage: int, place: int) -> Any:
+        """When a message is there; where it holds its channel for a time, a variable."""
+        latency, hold = (int(each[kind, stage]) for each in (self.layout.stages.latency, self.layout.stages.hold))
+        end = self.end(kind, stage, place)
+        if not hold:
+            return end + latency
+        sent = self.model.new_int_var(0, self.horizon, "")
+        self.model.add(sent >= end)
+        channel = int(self.layout.stages.channel[kind, stage])
+        self.messages.setdefault(channel, []).append(self.model.new_fixed_size_interval_var(sent, hold, ""))
+        return sent + hold + latency
+
     def _order_of_needs(self) -> None:
-        problem = self.layout.problem
-        lag = (problem.latency_s + problem.hold_s).astype(np.int64)
-        length, rank = problem.placement.length, problem.rank_of
-        for kind, stage, place in self.start:
-            needs = [(kind, stage, place - 1, 0)] if place else []  # microbatches in turn
-            if kind == W:
-                needs.append((I, stage, place, 0))
-            elif kind == I:
-                needs.append((F, stage, place, 0))
+        length = self.layout.problem.placement.length
+        for (kind, stage, place), start in self.start.items():
+            needs = [self.end(kind, stage, place - 1)] if place else []  # microbatches in turn
+            if kind in (I, W):
+                needs.append(self.end(kind - 1, stage, place))
             before = {F: stage - 1, I: stage + 1}.get(kind, stage)
             if kind != W and stage % length != (0 if kind == F else length - 1):
-                hop = int(lag[kind, before]) if rank[before] != rank[stage] else 0
-                needs.append((kind, before, place, hop))
-            for other, where, which, hop in needs:
-                self.model.add(self.start[kind, stage, place] >= self.end(other, where, which) + hop)
+                needs.append(self.arrival.get((kind, before, place), self.end(kind, before, place)))
+            for needed in needs:
+                self.model.add(start >= needed)
+
+    def _one_message_at_a_time(self) -> None:
+        for messages in self.messages.values():
+            self.model.add_no_overlap(messages)
 
     def _one_at_a_time(self, rank: int) -> None:
         problem, intervals = self.layout.problem, []
@@ -166,15 +212,15 @@ class _Model:
 
 def _in_units(problem: Problem) -> tuple[Problem, float]:
     """The problem in whole units of time and memory, and the seconds of a unit."""
-    lag = problem.latency_s + problem.hold_s
-    unit = _unit(np.concatenate([problem.seconds.ravel(), lag.ravel(), problem.tail_s]))
+    times = (problem.seconds, problem.latency_s, problem.hold_s, problem.tail_s)
+    unit = _unit(np.concatenate([each.ravel() for each in times]))
     memory = problem.memory
     grain = _unit(np.concatenate([memory.take * memory.part, memory.take * (1.0 - memory.part)]))
     whole = replace(
         problem,
         seconds=_floor(problem.seconds / unit),
-        latency_s=_floor(lag / unit),
-        hold_s=np.zeros_like(lag),
+        latency_s=_floor(problem.latency_s / unit),
+        hold_s=_floor(problem.hold_s / unit),
         tail_s=_floor(problem.tail_s / unit),
         memory=_whole_memory(memory, grain),
     )

@@ -10,6 +10,7 @@ import numpy as np
 from pipesim.ir.action import Kind
 from pipesim.ir.check import check
 from pipesim.ir.schedule import Schedule
+from pipesim.plan.search.bounds import Bounds, lower_bounds
 from pipesim.plan.search.orders import serial
 from pipesim.plan.search.problem import LimitTooSmall, Problem
 from pipesim.plan.search.recompute import Recomputing, by_microbatch, with_shares
@@ -80,11 +81,15 @@ class _Tries:
     report: Report
 
     def within_the_limit(self, setting: Setting) -> tuple[Setting, Problem, Found, Rival]:
-        problem = setting.problem()
+        whole = problem = setting.problem()
+        known = self.known
         for turn in range(_TRIES):
             if setting.keep is not None:
-                problem = with_shares(problem, setting.keep, seed=self.seed, report=self.report)
-            found = search(problem, starts=self.known, effort=self.effort, seed=self.seed, report=self.report)
+                problem, more = with_shares(problem, setting.keep, seed=self.seed, report=self.report)
+                known = [*more, *self.known]
+            found = search(problem, starts=known, effort=self.effort, seed=self.seed, report=self.report)
+            if setting.keep is not None:
+                found = replace(found, bounds=_of_any_share(whole, setting.keep))
             if problem.recompute is not None:  # its memory is counted by the search alone
                 return setting, problem, found, _recomputing(setting, problem, found)
             best = priced("search", found.schedule, setting)
@@ -98,7 +103,14 @@ class _Tries:
                 break
         if not best.fits:
             best = priced("search", serial(setting.placement, setting.microbatches), setting)
+        if setting.margin.any() and setting.keep is None:  # what has been proven is proven for less memory
+            found = replace(found, bounds=lower_bounds(whole))
         return setting, problem, found, best
+
+
+def _of_any_share(problem: Problem, keep: float) -> Bounds:
+    """Bounds whatever is recomputed: no forward runs twice, and yet each activation is as small as one that is kept."""
+    return lower_bounds(replace(problem, memory=replace(problem.memory, take=keep * problem.memory.take)))
 
 
 def _recomputing(setting: Setting, problem: Problem, found: Found) -> Rival:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -12,11 +13,12 @@ from pipesim.costs.network import Route
 from pipesim.ir.action import Kind
 from pipesim.ir.atoms import Atoms, Ints
 from pipesim.ir.schedule import Schedule
+from pipesim.plan.search.bounds import Bounds, lower_bounds
 from pipesim.plan.search.find import Result, find_order
 from pipesim.plan.search.limit import BadLimit, Limit
 from pipesim.plan.search.problem import FIT, LimitTooSmall
 from pipesim.plan.search.rivals import Rival, priced
-from pipesim.plan.search.search import Effort, Report, Start
+from pipesim.plan.search.search import Effort, Progress, Report, Start
 from pipesim.plan.search.setting import Prices, Setting
 from pipesim.schedules.offload import with_moves
 
@@ -57,26 +59,49 @@ def find_with_offload(
         raise BadLimit(str(setting.limit or "of none"), "moving activations to the host needs a limit in bytes")
     limit_bytes = setting.limit.value
     setting = replace(setting, prices=Offloading(setting.prices, host_bytes_per_s))
+    watched = _Watched(report)
+    more: dict[str, Any] = {"others": others, "starts": starts, "seed": seed, "report": watched}
     best: Result | None = None
-    problem: LimitTooSmall | None = None
-    try:
-        best = find_order(setting, others=others, starts=starts, effort=effort, seed=seed, report=report)
-    except LimitTooSmall as error:
-        problem = error
     for factor in _FACTORS:
+        if watched.ended:
+            break
         relaxed = replace(setting, limit=Limit(limit_bytes * factor, "bytes"))
         try:
-            made = find_order(relaxed, others=others, starts=starts, effort=_QUICK, seed=seed, report=report)
+            made = find_order(relaxed, effort=_QUICK, **more)
         except LimitTooSmall:
             continue
         capacity = relaxed.problem().memory.limit - (factor - 1.0) * limit_bytes
         for moved in _moved(made.found.schedule, setting, capacity):
-            if moved.fits and (best is None or not best.best.fits or moved.step_time_s < best.best.step_time_s):
+            if moved.fits and (best is None or moved.step_time_s < best.best.step_time_s):
                 best = replace(made, setting=setting, best=moved)
-    if best is None:
-        assert problem is not None
-        raise problem
-    return best
+    try:
+        still = find_order(setting, effort=effort, **more)
+    except LimitTooSmall:
+        if best is None:
+            raise
+        still = best
+    else:
+        if best is not None and (not still.best.fits or best.best.step_time_s < still.best.step_time_s):
+            still = best
+    return replace(still, found=replace(still.found, bounds=_of_any_moves(still.setting)))
+
+
+def _of_any_moves(setting: Setting) -> Bounds:
+    """Bounds whatever is moved: as if there were memory for all."""
+    problem = replace(setting, limit=Limit(1e30, "bytes")).problem()
+    return lower_bounds(problem.with_limit(np.full(problem.ranks, np.inf)))
+
+
+@dataclass
+class _Watched:
+    """Remembers whether the search was asked to end."""
+
+    report: Report
+    ended: bool = False
+
+    def __call__(self, progress: Progress) -> bool:
+        self.ended = not self.report(progress)
+        return not self.ended
 
 
 def _moved(schedule: Schedule, setting: Setting, capacity: Floats) -> Iterator[Rival]:

@@ -12,7 +12,7 @@ from pipesim.ir.action import Kind
 from pipesim.ir.schedule import Schedule
 from pipesim.plan.search.bounds import paths
 from pipesim.plan.search.problem import FIT, Problem, Recompute
-from pipesim.plan.search.search import Effort, Report, search
+from pipesim.plan.search.search import Effort, Found, Report, Start, search
 from pipesim.plan.search.setting import Prices
 
 _QUICK = Effort(climbs=20, rounds=2, actions=4_000_000, moves=15_000, exact_s=0)
@@ -52,29 +52,35 @@ def by_microbatch(problem: Problem) -> np.ndarray:
     return found
 
 
-def with_shares(problem: Problem, keep: float, *, seed: int, report: Report) -> Problem:
-    """The problem with the shares of recomputed microbatches under which a quick search does best.
+def with_shares(problem: Problem, keep: float, *, seed: int, report: Report) -> tuple[Problem, list[Start]]:
+    """The problem with the shares of recomputed microbatches under which a quick search does best, and what it found.
 
     keep: part of an activation that a recomputed microbatch keeps (the input of its stage).
     """
     random = np.random.default_rng(seed)
-    best, lowest = problem, np.inf
     keeps = np.full(problem.stages, keep)
+    best = problem.with_recompute(None)
+    found: Found | None = None
 
-    def try_one(share: Floats) -> None:
-        nonlocal best, lowest
+    def shares() -> Iterator[Floats]:
+        yield from _first_shares(problem)
+        for _ in range(_CHANGES):
+            yield _changed(np.zeros(problem.stages) if best.recompute is None else best.recompute.share, random)
+
+    for share in shares():
         tried = problem.with_recompute(Recompute(share, keeps) if share.any() else None)
-        if (tried.smallest_limit <= tried.memory.limit * FIT).all():
-            end_s = search(tried, effort=_QUICK, seed=seed, report=report).end_s
-            if end_s < lowest:
-                best, lowest = tried, end_s
+        if (tried.smallest_limit > tried.memory.limit * FIT).any():
+            continue
+        made = search(tried, effort=_QUICK, seed=seed, report=report)
+        if found is None or made.end_s < found.end_s:
+            best, found = tried, made
+        if made.interrupted:
+            break
+    return best, [] if found is None else [_as_start(found)]
 
-    for share in _first_shares(problem):
-        try_one(share)
-    for _ in range(_CHANGES):
-        known = np.zeros(problem.stages) if best.recompute is None else best.recompute.share
-        try_one(_changed(known, random))
-    return best
+
+def _as_start(found: Found) -> Start:
+    return lambda microbatches: found.schedule
 
 
 def _first_shares(problem: Problem) -> Iterator[Floats]:

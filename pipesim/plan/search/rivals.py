@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -43,13 +43,16 @@ class Rival:
         return self.schedule.placement.kind()
 
 
-def rivals(setting: Setting, times: Mapping[str, Any]) -> list[Rival]:
+def rivals(setting: Setting, times: Mapping[str, Any], *, goes_on: Callable[[], bool] = lambda: True) -> list[Rival]:
     """Every synchronous family that these ranks, microbatches and costs allow, the fastest that fit first.
 
     times: `forward`, `input_grad`, `weight_grad` and `latency` for families that build for the actual costs.
+    goes_on: asked before each, those that take seconds last; False leaves out what is left.
     """
     found = []
-    for name, start in _starts(setting, times):
+    for name, start in sorted(_starts(setting, times), key=lambda each: each[0] in _SLOW):
+        if not goes_on():
+            break
         try:
             made = priced(name, start(setting.microbatches), setting)
         except PipesimError:  # there is none for these numbers, or the costs are for others

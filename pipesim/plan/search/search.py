@@ -165,14 +165,13 @@ class _Run:
 
     def _take(self, phase: str, made: Iterator[Candidate | None], regular: bool = True) -> None:
         """Take in what is made. Raises _Enough."""
-        for count, one in enumerate(made):
-            before = self.pool.kept[:1]
+        for one in made:
             if one is not None:
                 full = len(one.order) == self.layout.offsets[-1]
                 new = self.regular.offer(one) if regular and not (full and self.is_short) else True
                 if new:
                     self.pool.offer(one if full else self._extended(one))
-            if (before != self.pool.kept[:1] or phase == "improving" or count % 50 == 0) and not self._goes_on(phase):
+            if not self._goes_on(phase):
                 raise _Enough
 
     def _goes_on(self, phase: str) -> bool:
@@ -206,10 +205,11 @@ class _Run:
             self.notes.append(f"bound not proven tight: {reason}")
             return
         found = exact.solve(
-            self.layout, self.pool.best, time_limit_s=self.effort.exact_s, seed=self.seed, workers=self.effort.workers
-        )
+            self.layout, self.pool.best, time_limit_s=self.effort.exact_s, seed=self.seed, workers=self.effort.workers,
+            goes_on=lambda: self._goes_on("exact solver"),
+        )  # fmt: skip
         self.pool.offer(found.better)
-        self.bounds = self.bounds.with_proof(self.pool.best.end_s if found.optimal else found.bound_s)
+        self.bounds = self.bounds.with_proof(found.bound_s)
         if found.interrupted:
             raise KeyboardInterrupt
         if not self._goes_on("exact solver"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -111,3 +113,14 @@ def test_moves_to_the_host_where_memory_is_short():
 def test_moves_need_a_limit_in_bytes():
     with pytest.raises(BadLimit, match="a limit in bytes"):
         find_with_offload(Setting(linear(4), 8, COSTS, Limit(4, "microbatches")), GB, effort=QUICK)
+
+
+def test_bounds_hold_whatever_is_recomputed_or_moved():
+    """They were those of the microbatches that were chosen, and of a larger limit: what is not proven looked so."""
+    setting = Setting(linear(4), 8, Fixed(in_bytes(4)), Limit(12 * GB, "bytes"))
+    alone = find_order(setting, effort=QUICK)
+    recomputing = find_order(replace(setting, keep=0.1), effort=QUICK)
+    moving = find_with_offload(setting, 10 * GB, effort=QUICK)
+    for found in (recomputing, moving):
+        assert found.found.bounds.best_s <= found.best.step_time_s <= alone.best.step_time_s
+        assert found.found.bounds.best_s < alone.found.bounds.best_s
