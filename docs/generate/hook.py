@@ -29,11 +29,10 @@ def on_config(config: Any) -> Any:
         "commands/": ["commands/index.md", *({title: path} for title, path in commands.titles())],
         "api/": ["api/index.md", *_sections(api.titles())],
     }
-    there = repository.pages()
 
     def fill(entry: Any) -> Any:
         if isinstance(entry, list):
-            return [fill(one) for one in entry if not _is_missing(one, there)]
+            return [fill(one) for one in entry]
         if isinstance(entry, dict):
             return {title: fill(value) for title, value in entry.items()}
         return filled.get(entry, entry)
@@ -48,12 +47,6 @@ def _sections(titles: list[tuple[str, list[tuple[str, str]]]]) -> list[dict[str,
         {group: members[0][1]} if len(members) == 1 else {group: [{title: path} for title, path in members]}
         for group, members in titles
     ]
-
-
-def _is_missing(entry: Any, there: dict[str, str]) -> bool:
-    """Whether an entry is a page from a file that the repository does not have."""
-    value = next(iter(entry.values())) if isinstance(entry, dict) else entry
-    return value in ("examples.md", *repository.PROJECT) and value not in there
 
 
 def on_files(files: Files, config: Any) -> Files:

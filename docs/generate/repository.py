@@ -2,43 +2,45 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PROJECT = {"contributing.md": "CONTRIBUTING.md", "changelog.md": "CHANGELOG.md"}
+PAGES = {
+    "README.md": "index.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changelog.md",
+    "benchmarks/RESULTS.md": "benchmarks.md",
+}
+_EXAMPLES = "examples.md"
 _LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
 
 
 def pages() -> dict[str, str]:
     """File below the documentation's folder -> its text."""
-    found = {"index.md": _moved(ROOT.joinpath("README.md").read_text(encoding="utf-8"))}
-    for page, source in PROJECT.items():
-        if ROOT.joinpath(source).exists():
-            found[page] = _moved(ROOT.joinpath(source).read_text(encoding="utf-8"))
-    examples = sorted(ROOT.joinpath("examples").glob("*.py"))
-    if examples:
-        found["examples.md"] = _examples(examples)
+    found = {page: _moved(ROOT.joinpath(source).read_text(encoding="utf-8"), source) for source, page in PAGES.items()}
+    found[_EXAMPLES] = _examples(sorted(ROOT.joinpath("examples").glob("*.py")))
     return found
 
 
-def _moved(text: str) -> str:
-    """Links as seen from docs/: those into docs/ stay links, those to other files become their text."""
+def _moved(text: str, source: str) -> str:
+    """Links as seen from docs/; those to files that have no page become their text."""
 
     def moved(found: re.Match[str]) -> str:
         picture, text, target = found.groups()
         if "://" in target or target.startswith("#"):
             return found[0]
-        if target.startswith("docs/"):
-            return f"{picture}[{text}]({target.removeprefix('docs/')})"
-        pages = {source: page for page, source in PROJECT.items()} | {"README.md": "index.md"}
-        if target in pages:
-            return f"[{text}]({pages[target]})"
-        if target.rstrip("/") == "examples":
-            return f"[{text}](examples.md)"
-        return f"{text} (`{target}`)" if target.strip("/") != text.strip("`/") else text
+        path, _, place = target.partition("#")
+        path = posixpath.normpath(posixpath.join(posixpath.dirname(source), path))
+        page = PAGES.get(path) or {"examples": _EXAMPLES}.get(path)
+        if path.startswith("docs/"):
+            page = path.removeprefix("docs/")
+        if page is None:
+            return text if path == text.strip("`/") else f"{text} (`{path}`)"
+        return f"{picture}[{text}]({page}{'#' if place else ''}{place})"
 
-    return _LINK.sub(moved, text).replace('src="docs/', 'src="')
+    return _LINK.sub(moved, text)
 
 
 def _examples(paths: list[Path]) -> str:
@@ -49,7 +51,6 @@ def _examples(paths: list[Path]) -> str:
             continue
         parts += [f"## {path.stem.replace('_', ' ').capitalize()}\n", f"`examples/{path.name}`\n"]
         parts.append(f"```python\n{path.read_text(encoding='utf-8').rstrip()}\n```\n")
-        printed = path.with_suffix(".txt")
-        if printed.exists():
-            parts.append(f"```text\n{printed.read_text(encoding='utf-8').rstrip()}\n```\n")
+        printed = path.with_suffix(".txt").read_text(encoding="utf-8").rstrip()
+        parts.append(f"```text\n{printed}\n```\n")
     return "\n".join(parts)
