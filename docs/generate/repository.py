@@ -6,6 +6,8 @@ import posixpath
 import re
 from pathlib import Path
 
+from docs.generate import notebook
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = {
     "README.md": "index.md",
@@ -21,6 +23,8 @@ def pages() -> dict[str, str]:
     """File below the documentation's folder -> its text."""
     found = {page: _moved(ROOT.joinpath(source).read_text(encoding="utf-8"), source) for source, page in PAGES.items()}
     found[_EXAMPLES] = _examples(sorted(ROOT.joinpath("examples").glob("*.py")))
+    for name, text in notebook.page(ROOT / "examples" / "tour.ipynb", "tour").items():
+        found[name] = _moved(text, "examples/tour.ipynb") if name.endswith(".md") else text
     return found
 
 
@@ -30,6 +34,8 @@ def _moved(text: str, source: str) -> str:
     def moved(found: re.Match[str]) -> str:
         picture, text, target = found.groups()
         if "://" in target or target.startswith("#"):
+            return found[0]
+        if target.startswith("tour-"):  # a picture of the notebook's page
             return found[0]
         path, _, place = target.partition("#")
         path = posixpath.normpath(posixpath.join(posixpath.dirname(source), path))
