@@ -59,6 +59,7 @@ def links() -> tuple[float, float, int]:
     return (*found.line(), len(found.all_reduce_s))
 
 
+@pytest.mark.slow
 def test_links_are_measured_alike_on_all_ranks() -> None:
     first, second = run_group(2, links)
     assert first == second

@@ -234,6 +234,7 @@ def everything() -> list[str]:
     return held
 
 
+@pytest.mark.slow
 def test_stages_of_many_kinds() -> None:
     assert run_group(3, everything) == [[case.__name__ for case in CASES]] * 3
 

@@ -88,6 +88,7 @@ def run_all(comm: Comm) -> list[tuple[str, float, float]]:
     return found
 
 
+@pytest.mark.slow
 def test_a_hundred_random_schedules_end() -> None:
     schedules = [random_schedule(seed) for seed in range(TRIALS)]
     for schedule in schedules:

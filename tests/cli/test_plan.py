@@ -27,6 +27,7 @@ def test_json_has_counts_ranking_and_commands(capsys: pytest.CaptureFixture[str]
     assert found["complete"]
 
 
+@pytest.mark.slow
 def test_tables_files_and_chart(tmp_path, capsys: pytest.CaptureFixture[str]) -> None:
     given = [*SMALL, "--pp", "2,4", "--top", "4", "--out", str(tmp_path / "plan.html"), "--save", str(tmp_path / "won")]
     assert main(["plan", *given]) == 0

@@ -21,6 +21,7 @@ def fails(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 TRAIN = ("run", "1f1b", "--model", "tiny-llama", "--microbatches", "2", "--layout")
 
 
+@pytest.mark.slow
 def test_training_is_reported_with_its_communication(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text, metrics = tmp_path / "text.txt", tmp_path / "metrics.jsonl"
     text.write_text("the wheel turns and the water runs. " * 40)

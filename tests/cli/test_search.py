@@ -24,6 +24,7 @@ QUICK = ["--rounds", "2", "--exact", "2s"]
 COSTS = ["--costs", "F=10ms,I=12ms,W=8ms,C=1ms"]
 
 
+@pytest.mark.slow
 def test_json_and_the_file_agree(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "best.json"
     asked = ["search", "-p", "2", "-m", "4", "-v", "2", "--placement", "vee", *COSTS, "--memory-limit", "1.5mb", *QUICK]

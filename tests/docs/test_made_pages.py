@@ -13,6 +13,7 @@ from pipesim.schedules.family import Family
 from tests.docs.runner import run_page
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
 def test_commands_and_programs_of_a_family_run(family: Family, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

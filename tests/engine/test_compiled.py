@@ -19,6 +19,7 @@ print(caller(1), sum(caller.stats.cache_hits.values()))
 """
 
 
+@pytest.mark.slow
 def test_a_change_in_another_file_compiles_anew(tmp_path: Path) -> None:
     """numba looks at the one file of a function: code for an older layout of tuples ran on, and a search ended in a
     segmentation fault."""

@@ -12,7 +12,7 @@ from tests.examples.said import numbers, words
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SCRIPTS = sorted(EXAMPLES.glob("*.py"))
-_SLOW = {"own_schedule.py"}  # starts processes
+_SLOW = {"mixed_gpus.py", "own_schedule.py", "plan_70b.py", "slow_link.py"}
 
 
 @pytest.mark.parametrize(

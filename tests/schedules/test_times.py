@@ -24,6 +24,7 @@ def test_times_that_sums_do_not_show(family, times):
     _checked(family, 4, 8, times)
 
 
+@pytest.mark.slow
 @given(
     family=st.sampled_from(["zb-auto", "v-auto", "zb-v"]),
     times=st.tuples(_SECONDS, _SECONDS, _SECONDS | st.just(0.0), _SECONDS | st.just(0.0)),

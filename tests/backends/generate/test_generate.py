@@ -69,6 +69,7 @@ def until(tokens: tuple[int, ...], stop: tuple[int, ...]) -> tuple[int, ...]:
     return tokens[: ends[0] + 1] if ends else tokens
 
 
+@pytest.mark.slow
 def test_drawn_tokens_follow_from_the_seed_alone(tmp_path: Path) -> None:
     make(tmp_path, "llama")
     draw, other = Sampling(1.0, 20, 0.95, seed=3), Sampling(1.0, 20, 0.95, seed=4)

@@ -47,6 +47,7 @@ sys.exit(heard[0])
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("sent", "heard"), [(signal.SIGUSR1, signal.SIGUSR1), (signal.SIGHUP, signal.SIGTERM)])
 def test_a_signal_is_passed_on_to_workers_that_listen(
     sent: signal.Signals, heard: signal.Signals, tmp_path: Path

@@ -45,6 +45,7 @@ def errors(which: list[Case]) -> dict[str, float]:
     return {f"{schedule} {numbers}": worst_error(schedule, numbers) for schedule, numbers in which}
 
 
+@pytest.mark.slow
 def test_gradients_equal_one_process() -> None:
     which: list[Case] = [
         ("1f1b", {"pp": 2, "tp": 2, "sequence_parallel": True}),
@@ -153,6 +154,7 @@ def mixed() -> list[float]:
     return found
 
 
+@pytest.mark.slow
 def test_mixed_precision_keeps_wide_weights() -> None:
     for ratios in run_group(2, mixed):
         assert ratios == pytest.approx([1, 1, 1], abs=0.02)

@@ -79,6 +79,7 @@ def reductions(zero: int) -> list[tuple[str, str]]:
     return [one.key for one in reduced]
 
 
+@pytest.mark.slow
 def test_gradients_are_reduced_once_a_step() -> None:
     units = config().model.layers + 1  # the last one: embedding, norm and head
     assert run_group(2, reductions, 0) == [[("data", "all-reduce")] * units] * 2
@@ -109,6 +110,7 @@ def timelines() -> Any:
     return sorted(ran), list(range(len(simulated.program))), measured_bytes, simulated_bytes
 
 
+@pytest.mark.slow
 def test_measured_and_simulated_timelines_have_the_same_actions_and_bytes() -> None:
     ran, simulated, measured_bytes, simulated_bytes = run_group(4, timelines)[0]
     assert Counter(ran) == Counter(simulated)

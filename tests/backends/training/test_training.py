@@ -70,6 +70,7 @@ def test_fifty_steps_on_a_text_are_those_of_one_process() -> None:
     assert sum(losses[-5:]) / 5 < 0.6 * losses[0]
 
 
+@pytest.mark.slow
 def test_a_few_steps_with_metrics_and_saved_weights(tmp_path: Path) -> None:
     layout = Layout(pp=2, dp=2, seq=SEQ, global_batch=SEQUENCES, zero_stage=3, split="balanced")
     folder, metrics = tmp_path / "weights", tmp_path / "metrics.jsonl"

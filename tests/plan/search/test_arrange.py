@@ -12,6 +12,7 @@ from pipesim.plan.search.search import Effort
 from pipesim.plan.search.setting import Setting
 
 
+@pytest.mark.slow
 def test_the_long_stages_part():
     """The V puts the first and the last stage on one rank; here these are the longest."""
     times = ":".join(["2s", "1s", "1s", "1s", "1s", "2s"])

@@ -23,6 +23,7 @@ from tests.plan.search.problems import plain, random_problem, small_problem
 from tests.schedules.oracle import run
 
 
+@pytest.mark.slow
 @given(seed=st.integers(0, 2**32))
 def test_no_constructed_order_ends_before_the_bound(seed):
     problem, _ = random_problem(seed, most_ranks=3, most_microbatches=5)
@@ -95,6 +96,7 @@ def test_what_is_proven_is_the_best_of_all_orders(times, limit):
     assert found.end_s == pytest.approx(_best_of_all(seconds, times[3], 3, limit))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [24137, *range(5)])
 def test_heuristics_are_close_to_what_is_proven(seed):
     """The table in benchmarks/search has the whole range; here no more than its smaller half.

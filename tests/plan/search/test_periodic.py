@@ -20,6 +20,7 @@ from pipesim.plan.search.search import Effort, search
 from tests.plan.search.problems import plain, random_problem
 
 
+@pytest.mark.slow
 @given(seed=st.integers(0, 2**32))
 def test_an_extended_order_is_valid_and_within_its_limit(seed):
     problem, _ = random_problem(seed, most_ranks=3, most_microbatches=4)
@@ -39,6 +40,7 @@ def test_an_extended_order_is_valid_and_within_its_limit(seed):
         assert made.end_s > pool.best.end_s
 
 
+@pytest.mark.slow
 def test_each_microbatch_more_costs_what_the_busiest_rank_takes():
     short, long = Layout(plain(vee(4), 16, limit=4)), Layout(plain(vee(4), 400, limit=4))
     ends = []
@@ -49,6 +51,7 @@ def test_each_microbatch_more_costs_what_the_busiest_rank_takes():
     assert min(ends) == 3 * 400 + 3 / 2  # the closed form of ZB-V
 
 
+@pytest.mark.slow
 def test_512_microbatches_take_no_longer_than_32():
     effort = Effort(climbs=50, rounds=3, exact_s=0)
     search(plain(linear(8), 32, (10, 12, 8, 1), 6), effort=effort)  # load what was compiled

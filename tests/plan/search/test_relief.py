@@ -73,6 +73,7 @@ def test_the_engine_times_what_is_recomputed_alike():
     assert simulate(lower(schedule), costs).makespan_s == pytest.approx(pool.best.end_s)
 
 
+@pytest.mark.slow
 def test_recomputation_where_memory_is_short():
     with_it, without = (
         find_order(Setting(linear(4), 12, COSTS, Limit(2, "microbatches"), keep=keep), effort=QUICK)
@@ -96,6 +97,7 @@ def test_nothing_is_recomputed_where_memory_is_not_short():
     assert result.gap == pytest.approx(0)
 
 
+@pytest.mark.slow
 def test_moves_to_the_host_where_memory_is_short():
     costs = in_bytes(4)
     setting = Setting(linear(4), 8, Fixed(costs), Limit(15 * GB, "bytes"))

@@ -20,6 +20,7 @@ from tests.plan.search.problems import plain
 QUICK = Effort(climbs=40, rounds=3, moves=20_000, exact_s=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("placement", [linear(4), vee(4), looped(4, 2), bidirectional(4)], ids=lambda one: one.kind())
 @pytest.mark.parametrize("limit", [2.0, 3.0, 4.0])
 def test_never_worse_than_a_published_family_that_fits(placement, limit):
