@@ -16,7 +16,7 @@ import typer.core
 import typer.main
 
 from pipesim import __version__
-from pipesim.cli.groups import ungrouped
+from pipesim.cli.groups import command_of
 from pipesim.errors import PipesimError
 
 # Sub-command -> its file, which has a function of that name (`-` written `_`), or a `typer.Typer` of several.
@@ -74,9 +74,7 @@ def _load(name: str) -> Any:
     found = getattr(import_module(COMMANDS[name]), name.replace("-", "_"))
     if isinstance(found, typer.Typer):
         return typer.main.get_command(found)
-    alone = typer.Typer(add_completion=False)
-    alone.command(name)(ungrouped(found))
-    return typer.main.get_command(alone)
+    return command_of(name, found)
 
 
 app = typer.Typer(

@@ -20,6 +20,8 @@ from functools import wraps
 from inspect import Parameter, signature
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
+import typer
+import typer.main
 from typer.models import ParameterInfo
 
 
@@ -49,6 +51,13 @@ def ungrouped(command: Callable[..., Any]) -> Callable[..., Any]:
     run.__signature__ = own.replace(parameters=spread)  # type: ignore[attr-defined]  # functions do have one
     run.__annotations__ = {each.name: each.annotation for each in spread}
     return run
+
+
+def command_of(name: str, function: Callable[..., Any]) -> Any:
+    """A function as a command of its own."""
+    alone = typer.Typer(add_completion=False)
+    alone.command(name)(ungrouped(function))
+    return typer.main.get_command(alone)
 
 
 class _Group:

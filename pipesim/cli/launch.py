@@ -7,8 +7,10 @@ import re
 import shlex
 import sys
 from collections.abc import Sequence
+from functools import wraps
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -17,6 +19,8 @@ from pipesim.backends.launch.slurm import Allocation, batch_script
 from pipesim.backends.launch.slurm import submit as hand_in
 from pipesim.backends.launch.ssh import GOES_ON_LATER, SSH, endpoints, host_command, local_command, run_hosts
 from pipesim.backends.launch.torchrun import BadLaunch, Job, check_nnodes, environment
+from pipesim.cli.groups import command_of
+from pipesim.cli.run import check_run
 from pipesim.files import read_text, write_atomically
 
 _ELASTIC_RESTARTS = 3
@@ -62,6 +66,7 @@ def launch(
     if slurm is not None or kubernetes:
         nodes = nnodes or "1"
         _, most = check_nnodes(nodes)
+        _check(arguments, nodes, [gpus_per_node] * most, here=not kubernetes)
         _warn_placement(arguments, [Host(f"node {index}", gpus_per_node) for index in range(most)])
     if kubernetes:
         from pipesim.backends.launch.kubernetes import manifest
@@ -78,8 +83,9 @@ def launch(
         _write_slurm(job, slurm, allocation, submit and not dry_run)
         return
     found = _hosts(hosts, hostfile, gpus_per_node)
-    _warn_placement(arguments, found)
     nodes = nnodes or str(len(found))
+    _check(arguments, nodes, [host.slots for host in found])
+    _warn_placement(arguments, found)
     meet = endpoints(found, port, elastic=":" in nodes)
     job = _job(arguments, nodes, meet, name, max_restarts, python, variables)
     commands = [host_command(job, found, index, shlex.split(ssh), os.getcwd()) for index in range(len(found))]
@@ -103,6 +109,30 @@ def _job(
         arguments=tuple(arguments), nnodes=nnodes, endpoints=endpoints, name=name, max_restarts=restarts,
         python=python, environment=variables,
     )  # fmt: skip
+
+
+def _check(arguments: Sequence[str], nnodes: str, slots: Sequence[int], *, here: bool = True) -> None:
+    """See what is wrong with a run before it is started on many machines.
+
+    here: the files that it names are on this one, too. Raises what `run` would, and BadLaunch.
+    """
+    command = command_of("run", check_run if here and find_spec("torch") is not None else _parsed)
+    found = command.main(list(arguments), prog_name="pipesim run", standalone_mode=False)
+    if found is None:
+        return
+    ranks, other = found
+    least, most = check_nnodes(nnodes)
+    if other or least != most:
+        return
+    if sum(slots[:most]) != ranks:
+        raise BadLaunch(
+            f"a run of {ranks} processes on hosts of {sum(slots[:most])}", "make them equal, or give --checkpoint"
+        )
+
+
+@wraps(check_run)
+def _parsed(**_: Any) -> None:
+    """Nothing but that the arguments are what `run` takes."""
 
 
 def _here(job: Job, hosts: Sequence[Host], node: int) -> list[str]:

@@ -6,7 +6,7 @@ import json
 import sys
 from pathlib import Path
 from statistics import median
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -17,7 +17,7 @@ from pipesim.cli.job import JobChoice, require_torch
 from pipesim.cli.options import Name, ScheduleOptions
 from pipesim.cli.outputs import Outputs
 from pipesim.cli.train import Asked, ParallelChoice
-from pipesim.cli.training import Kept, on_layout, train_through_failures
+from pipesim.cli.training import Kept, check_kept, on_layout, train_through_failures
 from pipesim.metrics import summarize
 from pipesim.timeline import Timeline
 from pipesim.units import format_seconds
@@ -40,22 +40,52 @@ def run(
     Example: pipesim run 1f1b --layout pp=2,tp=2,dp=2 --microbatches 4 --model tiny-llama --steps 20
     """
     require_torch()
-    outputs.require_writable()
     asked = Asked(name, choice, parallel, schedule, outputs.metrics)
-    if runtime != "pipesim" and (parallel.layout is not None or kept.checkpoint is not None):
-        option = "--layout" if parallel.layout is not None else "--checkpoint"
-        raise BadCase(f"--runtime {runtime} with {option}", "torch's runtime runs stages of one pipeline only")
+    if _require(outputs, parallel, kept, runtime) == "stages":
+        _run_stages(name, choice, schedule, runtime, outputs)
+        return
     if kept.checkpoint is None:
-        kept.require_none()
-        if parallel.layout is None:
-            parallel.require_none()
-            _run_stages(name, choice, schedule, runtime, outputs)
-            return
         task, found = train.run_layout(asked)
     else:
         task, found = train_through_failures(on_layout(asked), kept)
     if found is not None:
         train.tell(task, found, outputs)
+
+
+def check_run(
+    name: Name,
+    schedule: Annotated[ScheduleOptions, Without("offload")],
+    choice: JobChoice,
+    outputs: Outputs,
+    parallel: ParallelChoice,
+    kept: Kept,
+    runtime: Runtime = "pipesim",
+) -> tuple[int, bool]:
+    """How many processes a run would have, and whether it also runs on another number. Raises what `run` would."""
+    asked = Asked(name, choice, parallel, schedule, outputs.metrics)
+    if _require(outputs, parallel, kept, runtime) == "stages":
+        program, strict = job.program_of(name, choice, schedule)
+        job.task_of(program, choice, strict=strict)
+        return program.ranks, False
+    if kept.checkpoint is None:
+        layout = train.first_layout(asked)
+        train.train_of(asked, layout)
+        return layout.gpus, False
+    return check_kept(on_layout(asked), kept).gpus, True
+
+
+def _require(outputs: Outputs, parallel: ParallelChoice, kept: Kept, runtime: str) -> Literal["stages", "layout"]:
+    """What a run is of. Raises CannotWrite, and BadCase for options that do not go together."""
+    outputs.require_writable()
+    if kept.checkpoint is None:
+        kept.require_none()
+        if parallel.layout is None:
+            parallel.require_none()
+            return "stages"
+    if runtime != "pipesim":
+        option = "--layout" if parallel.layout is not None else "--checkpoint"
+        raise BadCase(f"--runtime {runtime} with {option}", "torch's runtime runs stages of one pipeline only")
+    return "layout"
 
 
 def _run_stages(name: str, choice: JobChoice, schedule: ScheduleOptions, runtime: str, outputs: Outputs) -> None:

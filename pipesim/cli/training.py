@@ -81,11 +81,12 @@ def train_through_failures(asked: Asked, kept: Kept) -> tuple[Any, Any]:
     return task, found
 
 
-def check_kept(asked: Asked, kept: Kept) -> None:
-    """Raises what is wrong with any of the layouts that are given."""
-    keep = _keep(asked, kept)
-    for layout in _layouts(asked, kept):
+def check_kept(asked: Asked, kept: Kept) -> Layout:
+    """The layout that is asked for. Raises what is wrong with it, or with those to fall back to."""
+    keep, given = _keep(asked, kept), _layouts(asked, kept)
+    for layout in given:
         train_of(asked, layout, keep)
+    return given[0]
 
 
 def on_layout(asked: Asked) -> Asked:

@@ -12,8 +12,9 @@ import yaml
 from pipesim.backends.launch.kubernetes import PyTorchJob
 from pipesim.cli import main
 
-RUN = ["--", "1f1b", "--layout", "pp=2,tp=8", "--microbatches", "16"]
-ODD = ["--", "1f1b", "--data", 'my file\'s "text" $HOME;x.txt']
+RUN = ["--", "1f1b", "--layout", "pp=2,tp=8", "--microbatches", "16", "--model", "llama-3-8b", "--checkpoint", "run"]
+TINY = ["--", "1f1b", "--microbatches", "32", "--model", "tiny-llama", "--ranks", "4"]
+ODD = [*TINY, "--checkpoint", 'my folder\'s "name" $HOME;x']
 
 
 def run(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, str, str]:
@@ -41,7 +42,7 @@ def test_dry_run_over_ssh(capsys: pytest.CaptureFixture[str]) -> None:
         "python3", "-m", "pipesim.backends.launch.node", "--node=15", "--local-addr=node15",
         "--nnodes=16", "--nproc-per-node=8", "--max-restarts=0",
         "--rdzv-backend=c10d", "--rdzv-endpoint=node00:29400", "--rdzv-id=pipesim", "-m", "pipesim", "run",
-        "1f1b", "--layout", "pp=2,tp=8", "--microbatches", "16",
+        *RUN[1:],
     ]  # fmt: skip
 
 
@@ -85,8 +86,46 @@ def test_slurm_script(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Non
 
 def test_inside_an_allocation(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLURM_JOB_NODELIST", "gpu[07-09]")
-    _, out, _ = run(capsys, "--gpus-per-node", "4", "--dry-run", *RUN[:2])
+    _, out, _ = run(capsys, "--gpus-per-node", "4", "--dry-run", *RUN)
     assert [shlex.split(line)[-2] for line in out.splitlines()] == ["gpu07", "gpu08", "gpu09"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ([*TINY, "--layuot", "pp=4"], "No such option: --layuot"),
+        (["--", "1f1c", *TINY[2:]], "no schedule '1f1c'"),
+        ([*TINY, "--layout", "pp=4,xp=1"], "'xp=1'; degrees of pp, tp, dp, cp, ep"),
+        ([*TINY[:-4], "--layout", "pp=2,tp=8"], "--layout without --model"),
+        ([*TINY, "--model", "no-such-model", "--layout", "pp=4"], "unknown model 'no-such-model'"),
+        ([*TINY, "--model", "no-such-model"], "no such model"),
+        ([*TINY, "--layout", "pp=4", "--data", "/no/text"], "cannot read /no/text"),
+        (
+            [*TINY, "--checkpoint", "run", "--fallback", "tp=3"],
+            "4 attention heads of tiny-llama cannot be split over 3",
+        ),
+        ([*TINY, "--checkpoint", "run", "--checkpoint-every", "soon"], "'soon'"),
+        ([*TINY, "--fallback", "tp=2"], "--fallback without --checkpoint"),
+        ([*TINY, "--metrics", "/no/such/folder/losses"], "cannot write /no/such/folder/losses"),
+        ([*TINY[:-1], "3"], "a run of 3 processes on hosts of 4"),
+    ],
+)
+@pytest.mark.parametrize("dry", [["--dry-run"], []])
+def test_a_bad_run_is_seen_before_anything_starts(
+    dry: list[str], arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, out, err = run(capsys, "--hosts", "a:2,b:2", "--ssh", "/no/such/ssh", *dry, *arguments)
+    assert (status, out) == (2, "")
+    assert says in err
+    assert err.count("\n") == 1
+
+
+def test_what_kubernetes_runs_is_read_only_as_far_as_it_is_here(capsys: pytest.CaptureFixture[str]) -> None:
+    """A model's folder may be in the image alone; an option has to be one."""
+    assert run(capsys, "--kubernetes", *TINY, "--layout", "pp=4", "--data", "/in/the/image")[0] == 0
+    status, _, err = run(capsys, "--kubernetes", *TINY, "--layuot", "pp=4")
+    assert status == 2
+    assert "No such option: --layuot" in err
 
 
 def test_kubernetes_manifest(capsys: pytest.CaptureFixture[str]) -> None:

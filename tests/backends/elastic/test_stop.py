@@ -82,7 +82,9 @@ def test_a_hang_is_reported_once_with_every_rank(tmp_path: Path) -> None:
     table = "pipesim: no progress for 1 s:\n  rank 0 at step 7, 0F3\n  rank 1 at step 6, 1F3\n"
     assert (tmp_path / "said-0").read_text() == table
     late = (tmp_path / "said-1").read_text()  # rank 0, which had the store, is gone by then
-    assert late.startswith("pipesim: no progress for 8 s:\n  rank 1 at step 6, 1F3\n  where the others are is not known")
+    assert late.startswith(
+        "pipesim: no progress for 8 s:\n  rank 1 at step 6, 1F3\n  where the others are is not known"
+    )
 
 
 def test_the_layout_that_fits() -> None:

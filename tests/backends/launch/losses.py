@@ -27,10 +27,10 @@ def start(*args: str, log: Path, env: dict[str, str] | None = None) -> subproces
         )  # fmt: skip
 
 
-def job(folder: Path) -> list[str]:
+def job(folder: Path, *, fallback: bool = True) -> list[str]:
     """Arguments of `run`: a checkpoint every two steps, losses in a file, and layouts for four processes and two."""
     return [
-        "1f1b", "--layout", "pp=2,dp=2", "--fallback", "pp=1,tp=2", "--microbatches", "2", *MODEL,
+        "1f1b", "--layout", "pp=2,dp=2", "--microbatches", "2", *MODEL, *(["--fallback", "tp=2"] if fallback else []),
         "--checkpoint", str(folder / "run"), "--checkpoint-every", "2", "--metrics", str(folder / "losses"),
     ]  # fmt: skip
 
