@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 
+import pytest
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn

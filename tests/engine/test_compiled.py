@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 _CALLED = "from pipesim.engine.compiled import compiled\n\n@compiled\ndef called(value):\n    return value + {}\n"
 _CALLER = """
 from called import called
