@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import io
 import json
+import struct
 import zipfile
-from collections.abc import Mapping
+import zlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,21 +18,20 @@ from typing import Any
 import numpy as np
 
 from pipesim.errors import PipesimError
-from pipesim.files import write_atomically
+from pipesim.files import CannotRead, read_text, write_atomically
 from pipesim.ir.action import Kind
 from pipesim.ir.atoms import Atoms
 from pipesim.ir.placement import Placement
-from pipesim.ir.program import COMM_POLICIES, Program
+from pipesim.ir.program import Program
 from pipesim.ir.schedule import Schedule
 from pipesim.timeline import MemoryTrace, Timeline
+from pipesim.timeline_form import COLUMNS, OP_COLUMNS, VERSION, check_columns, check_header, check_memory
 
-VERSION = 1
 TIMELINES = (".npz", ".jsonl")
 """Endings of the names of timeline files."""
-_MOST_BYTES = 2 * 10**9
-_OP_COLUMNS = ("kind", "stage", "microbatch", "slice", "fused")
-_COLUMNS = ("rank", *_OP_COLUMNS, "flow", "peer", "match", "start_s", "end_s")
-_SOURCES = ("simulated", "measured", "emulated", "imported")
+_MOST_TEXT = 10**9  # bytes
+_MOST_UNPACKED = 4 * 10**9
+_CHUNK = 1 << 14
 
 
 @dataclass(eq=False)
@@ -50,10 +51,7 @@ def save_timeline(timeline: Timeline, path: Path) -> None:
 
 
 def load_timeline(path: Path) -> Timeline:
-    """Read a timeline. Raises BadTimeline, or OSError where there is no such file."""
-    size = path.stat().st_size
-    if size > _MOST_BYTES:
-        raise BadTimeline(str(path), f"it has {size} bytes, more than {_MOST_BYTES}")
+    """Read a timeline. Raises BadTimeline, CannotRead."""
     try:
         header, columns = _from_npz(path) if path.suffix == ".npz" else _from_jsonl(path)
         return _timeline(header, columns)
@@ -65,10 +63,26 @@ def load_timeline(path: Path) -> Timeline:
         OverflowError,  # a number of more than 64 bits
         AttributeError,  # a list where the header holds an object
         zipfile.BadZipFile,
+        zlib.error,
+        struct.error,
+        NotImplementedError,  # a compression that Python lacks
+        MemoryError,  # an array that says it is larger than the file
         RecursionError,
         EOFError,
     ) as error:
-        raise BadTimeline(str(path), f"{type(error).__name__}: {error}") from error
+        raise BadTimeline(str(path), _reason(error)) from error
+    except OSError as error:
+        raise CannotRead(str(path), error.strerror or str(error)) from None
+
+
+def _reason(error: Exception) -> str:
+    match error:
+        case KeyError(args=(str(name), *_)):
+            return f"{name} is missing"
+        case ValueError():
+            return str(error)
+        case _:
+            return f"{type(error).__name__}: {error}"
 
 
 def _header(timeline: Timeline) -> dict[str, Any]:
@@ -106,7 +120,7 @@ def _arrays(timeline: Timeline) -> dict[str, np.ndarray]:
         "peer": program.peer,
         "match": program.match,
     }
-    arrays |= {column: getattr(program.ops, column) for column in _OP_COLUMNS}
+    arrays |= {column: getattr(program.ops, column) for column in OP_COLUMNS}
     arrays |= {"start_s": timeline.start, "end_s": timeline.end}
     return arrays
 
@@ -120,25 +134,34 @@ def _to_jsonl(timeline: Timeline) -> str:
             "time_s": timeline.memory.time_s.tolist(),
             "change_bytes": timeline.memory.change_bytes.tolist(),
         }
-    lists = {name: arrays[name].tolist() for name in _COLUMNS}
+    lists = {name: arrays[name].tolist() for name in COLUMNS}
     lines = [json.dumps(header)]
     for op in range(len(program)):
-        row = {"op": program.text(op)} | {name: lists[name][op] for name in _COLUMNS}
+        row = {"op": program.text(op)} | {name: lists[name][op] for name in COLUMNS}
         lines.append(json.dumps(row | {"needs": program.needs_of(op).tolist()}))
     return "\n".join(lines) + "\n"
 
 
 def _from_jsonl(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    with path.open(encoding="utf-8") as file:
-        header = _checked_header(json.loads(next(file, "") or "null"))
-        rows = [json.loads(line) for line in file]
-    columns = {name: np.asarray([row[name] for row in rows]) for name in _COLUMNS}
-    needs = [row["needs"] for row in rows]
-    columns["need"] = np.asarray([need for each in needs for need in each], np.int64)
-    columns["need_offsets"] = np.cumsum([0, *map(len, needs)])
+    first, _, rest = read_text(path, at_most_bytes=_MOST_TEXT).partition("\n")
+    header = check_header(json.loads(first or "null"))
+    lines = rest.splitlines()
+    parts = [_columns_of(lines[place : place + _CHUNK]) for place in range(0, max(1, len(lines)), _CHUNK)]
+    columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    columns["need_offsets"] = np.concatenate([[0], np.cumsum(columns.pop("needs"))])
     memory = header["memory"] or {}
     columns |= {f"memory_{name}": np.asarray(memory[name]) for name in ("offsets", "time_s", "change_bytes") if memory}
     return header, columns
+
+
+def _columns_of(lines: Sequence[str]) -> dict[str, np.ndarray]:
+    """Columns of some lines, soon no longer objects: those of all lines would not fit. `needs` says how many each."""
+    rows = [json.loads(line) for line in lines]
+    columns = {name: np.asarray([row[name] for row in rows]) for name in COLUMNS}
+    needs = [need for row in rows for need in row["needs"]]
+    columns["need"] = np.asarray(needs, None if needs else np.int64)
+    columns["needs"] = np.asarray([len(row["needs"]) for row in rows], np.int64)
+    return columns
 
 
 def _to_npz(timeline: Timeline) -> bytes:
@@ -159,66 +182,27 @@ def _to_npz(timeline: Timeline) -> bytes:
 def _from_npz(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     with zipfile.ZipFile(path) as archive:
         unpacked = sum(entry.file_size for entry in archive.infolist())
-    if unpacked > 2 * _MOST_BYTES:
-        raise ValueError(f"it unpacks to {unpacked} bytes")
+    if unpacked > _MOST_UNPACKED:
+        raise ValueError(f"it unpacks to {unpacked} bytes, more than {_MOST_UNPACKED}")
     with np.load(path, allow_pickle=False) as archive:
         columns = {name: archive[name] for name in archive.files}
-    return _checked_header(json.loads(columns.pop("header").tobytes())), columns
-
-
-def _checked_header(header: Any) -> dict[str, Any]:
-    if not isinstance(header, dict) or header.get("format") != "pipesim-timeline":
-        raise ValueError("no header with format pipesim-timeline")
-    if header.get("version") != VERSION:
-        raise ValueError(f"version {header.get('version')!r}, this program reads {VERSION}")
-    for key, allowed in (
-        ("comm", COMM_POLICIES),
-        ("source", _SOURCES),
-        ("slicing", ("causal", "autoregressive")),
-    ):
-        if header[key] not in allowed:
-            raise ValueError(f"{key} {header[key]!r} is not one of {', '.join(allowed)}")
-    return header
+    return check_header(json.loads(columns.pop("header").tobytes())), columns
 
 
 def _timeline(header: Mapping[str, Any], columns: dict[str, np.ndarray]) -> Timeline:
-    program = _program(header, columns)
+    check_columns(header, columns)
     start, end = (np.asarray(columns[name], np.float64) for name in ("start_s", "end_s"))
-    if not (np.isfinite(start).all() and np.isfinite(end).all() and (end >= start).all()):
-        raise ValueError("an operation ends before it starts, or its times are not finite")
-    return Timeline(program, start, end, _memory(header, columns), header["source"], dict(header["facts"]))
+    program = _program(header, columns)
+    return Timeline(program, start, end, _memory(header, columns), header["source"], header["facts"])
 
 
 def _program(header: Mapping[str, Any], columns: dict[str, np.ndarray]) -> Program:
-    placement = Placement(tuple(int(rank) for rank in header["placement"]), int(header["chains"]))
-    if placement.chains < 1 or placement.stages % placement.chains:
-        raise ValueError(f"{placement.stages} stages are not {placement.chains} replicas of one model")
-    if placement.ranks > placement.stages:
-        raise ValueError(f"a stage on rank {placement.ranks - 1}, but only {placement.stages} stages")
-    ops = Atoms.of(*(columns[name] for name in _OP_COLUMNS))
-    count = len(ops)
-    for name, low, high in (
-        ("kind", 0, len(Kind)),
-        ("stage", 0, placement.stages),
-        ("rank", 0, placement.ranks),
-        ("microbatch", 0, int(header["microbatches"])),
-        ("slice", 0, int(header["slices"])),
-        ("peer", 0, placement.ranks),
-        ("match", 0, count),
-        ("need", 0, count),
-    ):
-        values = columns[name]
-        if len(values) and (values.min() < low or values.max() >= high):
-            raise ValueError(f"{name} is not within {low} … {high - 1}")
-    if len({len(columns[name]) for name in _COLUMNS}) != 1 or len(columns["need_offsets"]) != count + 1:
-        raise ValueError("columns differ in length")
+    placement = Placement(tuple(header["placement"]), header["chains"])
+    ops = Atoms.of(*(columns[name] for name in OP_COLUMNS))
     rank = columns["rank"]
-    if (np.diff(rank) < 0).any():
-        raise ValueError("operations are not in the order of their ranks")
     offsets = np.concatenate([[0], np.cumsum(np.bincount(rank, minlength=placement.ranks))])
-    schedule = _schedule(header, placement, ops, rank)
     return Program(
-        schedule,
+        _schedule(header, placement, ops, rank),
         ops,
         offsets,
         columns["flow"].astype(np.int8),
@@ -235,12 +219,12 @@ def _schedule(header: Mapping[str, Any], placement: Placement, ops: Atoms, rank:
     mine = np.flatnonzero(ops.kind <= Kind.L)
     offsets = np.concatenate([[0], np.cumsum(np.bincount(rank[mine], minlength=placement.ranks))])
     return Schedule(
-        str(header["name"]),
+        header["name"],
         placement,
-        int(header["microbatches"]),
+        header["microbatches"],
         ops.take(mine),
         offsets,
-        int(header["slices"]),
+        header["slices"],
         header["slicing"],
         header["update_every"],
         tuple(header["refuge"]),
@@ -251,6 +235,7 @@ def _memory(header: Mapping[str, Any], columns: Mapping[str, np.ndarray]) -> Mem
     held = header["memory"]
     if held is None:
         return None
+    check_memory(held, columns, max(header["placement"]) + 1)
     limit = held["limit_bytes"]
     return MemoryTrace(
         np.asarray(held["base_bytes"], np.float64),

@@ -10,6 +10,7 @@ import gzip
 import json
 import os
 import re
+import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -34,6 +35,7 @@ _RANGE = re.compile(
 )
 _CATEGORIES = ("user_annotation", "gpu_user_annotation", "cpu_op")
 _MOST_BYTES = 4 << 30
+_LONGEST_S = 1e12  # clocks count from 1970 or from the start of the machine
 
 
 @dataclass(eq=False)
@@ -105,7 +107,7 @@ def _read(path: str | os.PathLike[str], place: int) -> _Rank:
         about = content.get("distributedInfo", {}) if isinstance(content, dict) else {}
         rank = int(about.get("rank", place))
         spans = _spans(events, rank, base)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
         raise BadTrace(str(path), f"{type(error).__name__}: {error}") from None
     if not spans:
         raise BadTrace(str(path), "it has no ranges such as PP:0F0")
@@ -119,7 +121,7 @@ def _text(path: Path) -> str:
     try:
         with gzip.open(path, "rb") as file:
             data = file.read(_MOST_BYTES + 1)
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise CannotRead(str(path), str(error)) from None
     if len(data) > _MOST_BYTES:
         raise CannotRead(str(path), f"longer than {_MOST_BYTES} bytes")
@@ -134,8 +136,10 @@ def _spans(events: Iterable[Any], rank: int, base: float) -> dict[str, list[_Spa
             continue
         match = _RANGE.fullmatch(event.get("name", ""))
         if match:
-            start = base + float(event["ts"]) * 1e-6
-            found[event["cat"]][_said(match, rank)].append(_Span(start, start + float(event["dur"]) * 1e-6))
+            start, seconds = base + float(event["ts"]) * 1e-6, float(event["dur"]) * 1e-6
+            if not (abs(start) < _LONGEST_S and 0 <= seconds < _LONGEST_S):
+                raise ValueError(f"{event['name']!r:.40} begins at {start:g} s and takes {seconds:g} s")
+            found[event["cat"]][_said(match, rank)].append(_Span(start, start + seconds))
     host = found["user_annotation"] or found["cpu_op"]
     merged = dict(host) | dict(found["gpu_user_annotation"])
     return {text: sorted(spans, key=lambda span: span.start) for text, spans in merged.items()}

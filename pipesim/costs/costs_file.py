@@ -18,6 +18,7 @@ from pipesim.ir.needs import Flow
 from pipesim.ir.schedule import Schedule
 
 _MOST_BYTES = 64 << 20
+_LARGEST = 1e18  # of bytes and seconds: sums of them stay far from where numbers overflow
 _LISTS = ("F", "I", "W", "B", "message_bytes", "activation_bytes", "released_at_input", "weights_bytes", "optimizer_s")
 _NUMBERS = ("latency_s", "bytes_per_s", "host_s", "message_host_s")
 
@@ -104,6 +105,8 @@ def read_costs_file(path: Path) -> CostsFile:
     lists = {name: _list(path, name, data[name]) for name in _LISTS if name in data}
     if "F" not in lists:
         raise BadCostsFile(str(path), "F is missing: a list with the seconds of each stage's forward")
+    if ("I" in lists) != ("W" in lists):
+        raise BadCostsFile(str(path), "I and W go together: input and weight gradient, or B for both in one")
     wrong = next((name for name, values in lists.items() if len(values) != len(lists["F"])), None)
     if wrong is not None:
         raise BadCostsFile(str(path), f"{wrong} has {len(lists[wrong])} values, F has {len(lists['F'])}")
@@ -120,8 +123,8 @@ def write_costs_file(
 
 def _list(path: Path, name: str, values: Any) -> tuple[float, ...]:
     good = isinstance(values, list) and all(
-        isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < float("inf") for value in values
+        isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _LARGEST for value in values
     )
     if not good or not values:
-        raise BadCostsFile(str(path), f"{name} is not finite numbers of at least 0")
+        raise BadCostsFile(str(path), f"{name} is not finite numbers of at least 0, at most {_LARGEST:g}")
     return tuple(float(value) for value in values)

@@ -69,11 +69,16 @@ class FairLinks:
         if event.value != self._round:
             return  # the shares have changed since: another timeout is under way
         self._advance()
-        ended = [transfer for transfer in self._under_way if transfer.left_bytes <= _DONE * transfer.size_bytes]
+        ended = [transfer for transfer in self._under_way if self._is_over(transfer)]
         self._under_way = [transfer for transfer in self._under_way if transfer not in ended]
         self._share()
         for transfer in ended:
             transfer.ended.succeed()
+
+    def _is_over(self, transfer: _Transfer) -> bool:
+        """But for rounding. What would take less than the clock can tell apart would never end."""
+        instant_s = 4 * math.ulp(self.env.now)
+        return transfer.left_bytes <= max(_DONE * transfer.size_bytes, transfer.bytes_per_s * instant_s)
 
     def _use(self) -> tuple[float, ...]:
         use = [0.0] * len(self.links)

@@ -42,7 +42,7 @@ def predict_line(line: str) -> Line:
         row = json.loads(line)
         if not isinstance(row, Mapping):
             return {"id": None, "error": f"a row is a JSON object, not {type(row).__name__}"}
-        row_id = row.get("id")
+        row_id = _id_of(row)
         if is_inference(row):
             return {"id": row_id, **predict_inference(row)}
         found = asdict(predict_row(row))
@@ -53,3 +53,12 @@ def predict_line(line: str) -> Line:
         return {"id": row_id, "error": f"not JSON: {error.msg} at character {error.pos}"}
     except Exception as error:  # one row that nobody thought of must not cost the others theirs
         return {"id": row_id, "error": f"{type(error).__name__}: {error}"}
+
+
+def _id_of(row: Mapping[str, Any]) -> Any:
+    """The id as it is; one that is no JSON (NaN, a number beyond all) as its text."""
+    try:
+        json.dumps(row.get("id"), allow_nan=False)
+    except ValueError:
+        return repr(row["id"])
+    return row.get("id")

@@ -46,6 +46,7 @@ def predict_row(row: Row) -> Prediction:
     read = layout_of_row(row)
     cluster, unsaid = cluster_of_row(row)
     layout, model = _with_units(read.layout, row, cluster.gpu_of(0)), Model.from_fields(row)
+    layout.check_gpus(cluster.devices)  # before a schedule of a billion ranks is built
     plan = schedule_of_row(row, layout)
     made = estimate(model, cluster, layout, plan.placement, contention=False)
     run = timed(plan, made.costs, reduce=layout.dp * layout.cp > 1)

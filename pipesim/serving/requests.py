@@ -107,6 +107,10 @@ def at_once(*, count: int, prompt: int, output: int, concurrency: int | None = N
     """
     if not 1 <= count <= MOST_REQUESTS:
         raise BadRequests(f"{count} requests", "not a number that can be simulated", f"1 to {MOST_REQUESTS:,} work")
+    if prompt < 1 or output < 1:
+        raise BadRequests(
+            f"prompts of {prompt} tokens, answers of {output}", "not something to serve", "1 or more work"
+        )
     zeros = np.zeros(count)
     return Requests(zeros, np.full(count, prompt, np.int64), np.full(count, output, np.int64), concurrency)
 

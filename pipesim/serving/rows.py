@@ -30,6 +30,7 @@ _CLOSED_LOOP_ROUNDS = 10
 """Requests of a closed loop, over its concurrency: enough for a steady state."""
 _FEWEST = 100
 _NODE_GPUS = 8
+_MOST = 1_000_000_000  # of anything that is counted
 
 
 def is_inference(row: Mapping[str, object]) -> bool:
@@ -166,6 +167,6 @@ def _count(row: Row, key: str, default: int) -> int:
         return default
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise BadDeployment(f"{key}={value!r} must be a whole number", "0 and more work")
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MOST:
+        raise BadDeployment(f"{key}={value!r:.40} must be a whole number", f"0 to {_MOST:,} work")
     return value

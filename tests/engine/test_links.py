@@ -53,6 +53,13 @@ def test_a_route_is_never_faster_than_its_own_limit() -> None:
     assert fair_rates([Route(bytes_per_s=3.0, links=(0,)), Route(links=(0,))], [Link("a", 10.0)]) == [3.0, 7.0]
 
 
+def test_a_transfer_shorter_than_the_clock_can_tell_ends() -> None:
+    """After 3 · 10⁹ seconds the clock's steps are half a microsecond long: what rounding left never got done."""
+    link, late = [Link("port", 1e12)], 3e9 + 0.1
+    ends, _ = transfer_times(link, [(late, 1e5 / 3, (0,)), (late, 1e7 / 7, (0,))])
+    assert ends == pytest.approx([late, late])
+
+
 @given(
     st.lists(
         st.tuples(

@@ -26,6 +26,7 @@ _NODE_GBIT_PER_S = {"volta": 400.0, "ampere": 1600.0, "hopper": 3200.0, "blackwe
 """The vendor's own 8-GPU node: 4 x 100, 8 x 200, 8 x 400, 8 x 400 Gb/s."""
 _RACK = 72
 _MOST_GPUS = 8 * MOST_NODES
+_SLOWEST_GBIT, _FASTEST_GBIT = 1e-3, 1e9
 
 
 def cluster_of_row(row: Row) -> tuple[Cluster, dict[str, object]]:
@@ -49,6 +50,8 @@ def cluster_of_row(row: Row) -> tuple[Cluster, dict[str, object]]:
     kind = next((kind for word, kind in _FABRICS if word in text), None)
     rate = row.get("node_network_gbit_s")
     known = isinstance(rate, int | float) and not isinstance(rate, bool) and rate > 0
+    if isinstance(rate, int | float) and known and not _SLOWEST_GBIT <= rate <= _FASTEST_GBIT:
+        raise BadCluster("of the row", f"node_network_gbit_s={rate} must be {_SLOWEST_GBIT:g} to {_FASTEST_GBIT:g}")
     whole = _usual(gpu, per_node)
     if isinstance(rate, int | float) and known:
         whole = rate * max(1.0, per_node / _count(row, "gpus_per_node", per_node))
