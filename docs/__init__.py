@@ -1,0 +1,1 @@
+"""The documentation; `generate` makes the pages that come from the code."""

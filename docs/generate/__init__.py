@@ -1,0 +1,1 @@
+"""Pages made from the code when the site is built: families, commands, the Python API, charts."""
