@@ -71,7 +71,7 @@ def check_run(
         layout = train.first_layout(asked)
         train.train_of(asked, layout)
         return layout.gpus, False
-    return check_kept(on_layout(asked), kept).gpus, True
+    return check_kept(on_layout(asked), kept).layout.gpus, True
 
 
 def _require(outputs: Outputs, parallel: ParallelChoice, kept: Kept, runtime: str) -> Literal["stages", "layout"]:

@@ -59,21 +59,19 @@ def train_through_failures(asked: Asked, kept: Kept) -> tuple[Any, Any]:
     The task, and what rank 0 knows of it (None on others). Ends the process with status 75 where the job was asked
     to end before. Raises what the job raises.
     """
-    from pipesim.backends.elastic.layouts import choose_layout
     from pipesim.backends.job.local import JobOptions, run_local
     from pipesim.backends.job.signals import Stopped
     from pipesim.backends.training.train import train
 
-    keep, given = _keep(asked, kept), _layouts(asked, kept)
     logging.basicConfig(format="pipesim: %(message)s", stream=sys.stderr)
     logging.getLogger("pipesim").setLevel(logging.INFO)
     if job.under_torchrun():
-        return _as_member(asked, given, keep)
-    layout, task = choose_layout(given, (), given[0].gpus, lambda one: train_of(asked, one, keep))
+        return _as_member(asked, _layouts(asked, kept), _keep(asked, kept))
+    task = check_kept(asked, kept)
     choice = asked.choice
     local = JobOptions(choice.device, choice.timeout, choice.port, task.program, kept.max_restarts, keeps=True)
     try:
-        found = run_local(layout.gpus, train, task, options=local)[0]
+        found = run_local(task.layout.gpus, train, task, options=local)[0]
     except Stopped as stopped:
         found = stopped
     if isinstance(found, Stopped):
@@ -81,12 +79,11 @@ def train_through_failures(asked: Asked, kept: Kept) -> tuple[Any, Any]:
     return task, found
 
 
-def check_kept(asked: Asked, kept: Kept) -> Layout:
-    """The layout that is asked for. Raises what is wrong with it, or with those to fall back to."""
-    keep, given = _keep(asked, kept), _layouts(asked, kept)
-    for layout in given:
-        train_of(asked, layout, keep)
-    return given[0]
+def check_kept(asked: Asked, kept: Kept) -> Any:
+    """The task at the layout that is asked for. Raises what is wrong with it, or with those to fall back to."""
+    keep = _keep(asked, kept)
+    first, *_ = [train_of(asked, layout, keep) for layout in _layouts(asked, kept)]
+    return first
 
 
 def on_layout(asked: Asked) -> Asked:
