@@ -43,7 +43,8 @@ def run(folder: Path, cases: list[Case]) -> list[Generated]:
     return found
 
 
-@pytest.mark.parametrize("kind", ["tied", pytest.param("mistral", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["tied", "mistral"])
 def test_greedy_tokens_are_those_of_transformers(kind: str, tmp_path: Path) -> None:
     model = make(tmp_path, kind).double()
     expected = []
