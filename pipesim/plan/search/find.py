@@ -60,7 +60,7 @@ def find_order(
 
     Raises LimitTooSmall, BadLimit, NoCost, WrongStages.
     """
-    known = [*starts, *(one.start for one in others if one.fits and one.start is not None)]
+    known = [*starts, *(_from_rival(one) for one in others if one.fits and one.schedule.placement == setting.placement)]
     tries = _Tries(known, effort, seed, report)
     setting, problem, found, best = tries.within_the_limit(setting)
     check(found.schedule)
@@ -69,6 +69,11 @@ def find_order(
             best = replace(one, name=f"search ({one.name})")
     recomputed = by_microbatch(problem) if best.name == "search" else np.zeros((problem.stages, 0), np.bool_)
     return Result(setting, best, found, tuple(others), recomputed)
+
+
+def _from_rival(one: Rival) -> Start:
+    """What is built already, or the same family for another number of microbatches."""
+    return lambda count: one.schedule if one.start is None or count == one.schedule.microbatches else one.start(count)
 
 
 @dataclass(frozen=True, eq=False)
