@@ -56,6 +56,7 @@ def test_in_pieces_with_all_outputs(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert losses(tmp_path / "tuned.jsonl")[0] < losses(Path(f"{whole}.jsonl"))[0]
 
 
+@pytest.mark.slow
 def test_a_pipeline_without_a_layout(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It goes on at a layout, and says so when nothing is left to do."""
     kept, metrics = ["--checkpoint", str(tmp_path / "run")], ["--metrics", str(tmp_path / "losses")]

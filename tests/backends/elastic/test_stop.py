@@ -70,12 +70,14 @@ def hang(path: str, port: int) -> None:
 stores: list[object] = []
 
 
+@pytest.mark.slow
 def test_a_hang_is_reported_and_ends(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match="its process ended"):
         run_group(1, hang, str(tmp_path / "said"), 0, timeout_s=30, leave_together=False)
     assert (tmp_path / "said-0").read_text() == "pipesim: no progress for 1 s:\n  rank 0 at step 7, 0F3\n"
 
 
+@pytest.mark.slow
 def test_a_hang_is_reported_once_with_every_rank(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match="its process ended"):
         run_group(2, hang, str(tmp_path / "said"), free_port(), timeout_s=40, leave_together=False)
@@ -124,6 +126,7 @@ def choose(fails: bool) -> str:
         return str(error)
 
 
+@pytest.mark.slow
 def test_all_ranks_choose_as_one() -> None:
     assert run_group(2, choose, False) == ["the choice of rank 0"] * 2
     assert run_group(2, choose, True) == ["pp=2; nothing works"] * 2
