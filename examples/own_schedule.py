@@ -3,7 +3,7 @@
 The idea: 1F1B, but with backwards split, and each weight gradient put off until `delay` input gradients later. The
 input gradients reach the ranks before sooner, and the weight gradients fill the drain; the price is memory.
 
-python examples/own_schedule.py
+python examples/own_schedule.py      (needs PyTorch: pip install -e '.[run]')
 """
 
 import torch
