@@ -9,6 +9,7 @@ from typing import Any
 
 from docs.generate.charts import draw, simulated
 from pipesim.ir.memory import peak_activations
+from pipesim.ir.versions import versions_kept
 from pipesim.metrics import Metrics
 from pipesim.schedules.catalogue import FAMILIES
 from pipesim.schedules.families_one_way import ONE_WAY
@@ -26,6 +27,7 @@ GROUPS: dict[str, tuple[Family, ...]] = {
     "Slices, moved activations, asynchronous steps, inference": SPECIAL,
 }
 _COSTS = "F=1,I=1,W=1"
+_LATENCY = 0.05  # seconds of a message where its effect is shown: short enough to hide where it can
 _ARXIV = re.compile(r"arXiv (\d{4}\.\d{5})")
 _DOI = re.compile(r"doi (10\.\S+?)(?=,|;|$)")
 _GITHUB = re.compile(r"github\.com/[\w./-]+")
@@ -61,7 +63,11 @@ class Example:
         if "update_every" in defaults:
             size = self.ranks
         virtual = defaults.get("virtual") or (2 if self.family in VEE else 1)
-        return Setting(self.ranks, self.microbatches, virtual, size, defaults.get("slices") or 1)
+        return Setting(self.ranks, self.microbatches, virtual, size, defaults.get("slices") or 1, C=_LATENCY)
+
+    def simulated(self, *, latency: float = 0.0) -> Metrics:
+        """The figures of the example with F = I = W = 1 s; latency: seconds of a message."""
+        return simulated(f"{self.arguments} --costs {_COSTS},C={latency}")[1]
 
 
 def example(family: Family) -> Example:
@@ -109,7 +115,7 @@ def page(family: Family) -> str:
     """One family: what it does, its chart, rule, options, closed forms, commands, orders and source."""
     case = example(family)
     schedule = build(family.name, ranks=case.ranks, microbatches=case.microbatches, **case.options)
-    _, metrics = simulated(f"{case.arguments} --costs {_COSTS}")
+    metrics = case.simulated()
     peaks = [float(value) for value in peak_activations(schedule)]
     source = inspect.getsourcefile(family.build) or ""
     place = source[source.rindex("schedules/") :]
@@ -120,7 +126,7 @@ def page(family: Family) -> str:
         "| | |\n|---|---|",
         f"| paper | {paper(family.paper)} |",
         f"| needs | {family.rule} |",
-        f"| placement | {schedule.placement.kind} |",
+        f"| placement | {schedule.placement.kind()} |",
         f"| steps | {_steps(family)} |",
         "",
         _options(family),
@@ -194,16 +200,21 @@ def _forms(case: Example, metrics: Metrics, peaks: list[float]) -> str:
     """Formulas beside what the engine makes of the example (F = I = W = 1 s)."""
     family, setting = case.family, case.setting
     span = float(metrics.per_rank.span_s.max())
+    added = case.simulated(latency=_LATENCY).makespan_s - metrics.makespan_s
     rows = [
         _form_row("makespan, C = 0", family.makespan, setting, f"{metrics.makespan_s:g} s"),
         _form_row("longest span of a rank", family.span, setting, f"{span:g} s"),
-        _form_row("added by C", family.latency, setting, ""),
+        _form_row(f"added by C = {_LATENCY} s", family.latency, setting, f"{added:.3g} s"),
     ]
     formula = family.peak_formula or "none known"
     value = ""
     if family.peak is not None and family.peak_holds(setting):
         value = ", ".join(f"{family.peak(setting, rank):g}" for rank in range(case.ranks))
     rows.append(f"| peak activations, microbatches | {formula} | {value} | {', '.join(f'{one:g}' for one in peaks)} |")
+    if family.versions is not None:
+        schedule = build(family.name, ranks=case.ranks, microbatches=case.microbatches)
+        kept = ", ".join(f"{family.versions(setting, rank)}" for rank in range(case.ranks))
+        rows.append(f"| weight versions a rank keeps | | {kept} | {', '.join(map(str, versions_kept(schedule)))} |")
     for name in ("bubble_fraction", "bubble_ratio", "span_bubble_rate"):
         rows.append(f"| [{name}](../concepts.md#three-figures-called-bubble) | | | {getattr(metrics, name):.4f} |")
     head = ["| | formula | its value in the example | simulated |", "|---|---|---|---|"]
@@ -212,7 +223,7 @@ def _forms(case: Example, metrics: Metrics, peaks: list[float]) -> str:
 
 def _form_row(name: str, form: Form | None, setting: Setting, simulated: str) -> str:
     if form is None:
-        return f"| {name} | none known | | {simulated} |" if simulated and "makespan" in name else ""
-    value = f"{form.value(setting):g} s" if form.holds(setting) and simulated else ""
+        return f"| {name} | none known | | {simulated} |" if "span of" not in name else ""
+    value = f"{form.value(setting):.4g} s" if form.holds(setting) else ""
     where = "" if form.where == "always" else f", for {form.where}"
     return f"| {name} | {form.formula}{where} | {value} | {simulated} |"

@@ -25,13 +25,28 @@ def test_commands_and_programs_of_a_family_run(family: Family, tmp_path: Path, m
 def test_closed_forms_of_a_page_are_what_it_simulates(family: Family) -> None:
     """The column beside the formula and the simulated one are made by different code."""
     case = families.example(family)
-    _, metrics = families.simulated(f"{case.arguments} --costs F=1,I=1,W=1")
+    metrics = case.simulated()
     for form, value in ((family.makespan, metrics.makespan_s), (family.span, metrics.per_rank.span_s.max())):
         if form is not None and form.holds(case.setting):
             assert form.value(case.setting) == pytest.approx(value)
+    if family.latency is not None and family.latency.holds(case.setting):
+        added = case.simulated(latency=case.setting.C).makespan_s - metrics.makespan_s
+        assert family.latency.value(case.setting) == pytest.approx(added)
     if family.peak is not None and family.peak_holds(case.setting):
         expected = [family.peak(case.setting, rank) for rank in range(case.ranks)]
         assert metrics.peak_activations == pytest.approx(expected)
+
+
+def test_a_page_says_what_a_schedule_is() -> None:
+    text = families.page(FAMILIES["interleaved"])
+    for line in (
+        "| placement | looped |",
+        "| `virtual` | `2` |",
+        "| makespan, C = 0 | m(F+I+W) + (p-1)(F+I+W)/v, for p divides m | 28.5 s | 28.5 s |",
+        "| added by C = 0.05 s | 2(vp-1)C, for p divides m, m > p | 0.7 s | 0.7 s |",
+        "<!-- chart: interleaved -p 4 -m 8 --costs F=1,I=1,W=1 -->",
+    ):
+        assert f"{line}\n" in text
 
 
 def test_every_family_is_in_one_group_of_the_gallery() -> None:
