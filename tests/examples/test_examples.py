@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -53,3 +54,11 @@ def test_a_slow_rank_is_found_in_traces_of_now(tmp_path: Path) -> None:
     )
     assert ran.returncode == 0, ran.stderr
     assert "Rank 2 works" in ran.stdout
+
+
+def test_the_readme_shows_what_the_examples_say() -> None:
+    """Its blocks of examples are not run by the test of its blocks, which has no folder of examples."""
+    readme = EXAMPLES.parent.joinpath("README.md").read_text(encoding="utf-8")
+    shown = re.findall(r"^\$ python examples/(\w+)\.py\n(.*?)^```$", readme, re.MULTILINE | re.DOTALL)
+    assert len(shown) >= 2
+    assert dict(shown) == {name: EXAMPLES.joinpath(f"{name}.txt").read_text() for name, _ in shown}
