@@ -1,6 +1,7 @@
 """mkdocs' hook: adds the pages that are made from the code, and puts charts where a page asks for one.
 
-A page asks with a comment: `<!-- chart: 1f1b -p 4 -m 8 --costs F=1,B=2 -->`, the arguments of `pipesim simulate`.
+A page asks with a comment: `<!-- chart: 1f1b -p 4 -m 8 --costs F=1,B=2 -->`, the arguments of `pipesim simulate`. The
+picture on the line below it is for who reads the page as a file.
 """
 
 from __future__ import annotations
@@ -16,10 +17,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # mkdocs loads thi
 from mkdocs.structure.files import File, Files
 from mkdocs.utils import get_relative_url
 
-from docs.generate import api, charts, commands, families, repository
+from docs.generate import api, charts, commands, families, pictures, repository
 
 _FOLDER = "assets/charts"
-_CHART = re.compile(r"^<!-- chart: (.+?) -->$", re.MULTILINE)
 
 
 def on_config(config: Any) -> Any:
@@ -68,7 +68,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
         title = escape(f"Chart of {found[1]}", quote=True)
         return f'<iframe src="{address}" title="{title}" height="{drawing.height}" loading="lazy"></iframe>'
 
-    return _CHART.sub(frame, markdown)
+    return pictures.CHART.sub(frame, markdown)
 
 
 def on_post_build(config: Any) -> None:

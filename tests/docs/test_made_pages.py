@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from docs.generate import api, commands, families
+from docs.generate import api, commands, families, pictures
 from pipesim.cli.app import COMMANDS
 from pipesim.schedules.catalogue import FAMILIES
 from pipesim.schedules.family import Family
@@ -74,3 +74,18 @@ def test_every_module_with_public_names_is_in_the_reference() -> None:
     text = "\n".join(api.pages().values())
     for module in ("pipesim.ir.schedule", "pipesim.timeline", "pipesim.schedules.zb_v", "pipesim.backends.pipeline"):
         assert f"::: {module}\n" in text
+
+
+def test_pictures_are_those_of_their_charts() -> None:
+    """Readers of the files see pictures, readers of the site charts: of the same runs."""
+    found = dict(pictures.pictures())
+    for path, text in found.items():
+        assert path.exists(), "python -m docs.generate.pictures"
+        assert path.read_text(encoding="utf-8") == text, f"{path.name}: python -m docs.generate.pictures"
+    assert sorted(pictures.DOCS.glob("images/charts/*")) == sorted(found)
+
+
+def test_a_chart_in_a_page_has_its_picture_below() -> None:
+    for page in sorted(pictures.DOCS.glob("*.md")):
+        for chart in pictures.CHART.finditer(page.read_text(encoding="utf-8")):
+            assert chart["picture"] == pictures.address(chart[1]), f"{page.name}: {chart[1]}"
