@@ -55,7 +55,7 @@ format: $(VENV)/.dev  ## Put the style right
 .PHONY: docs
 docs: $(VENV)/.dev  ## The documentation as a site, in site/; a link that leads nowhere fails
 	NO_MKDOCS_2_WARNING=1 $(bin)/python -m mkdocs build --quiet --strict
-	@echo "site/index.html; with a reload at every change: $(bin)/python -m mkdocs serve"
+	@echo "site/index.html; with search, and a reload at every change: $(bin)/python -m mkdocs serve"
 
 .PHONY: stub
 stub: $(VENV)/.core  ## After a change of the public names: tell type checkers
