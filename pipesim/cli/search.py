@@ -32,10 +32,11 @@ from pipesim.plan.search.placements import placement_of, usual
 from pipesim.plan.search.rivals import Rival, rivals
 from pipesim.plan.search.search import Effort, Start
 from pipesim.plan.search.setting import Setting
-from pipesim.schedules.lookup import MOST_ACTIONS, build
+from pipesim.schedules.lookup import build
 from pipesim.units import parse_bytes_per_s, parse_fraction, parse_seconds
 
 _MANY_ROUNDS = 1_000_000
+_MOST_RANKS, _MOST_STAGES, _MOST_ACTIONS = 1024, 4096, 2_000_000
 _ARRANGING = 0.5  # of the time, at most, for the placement
 
 Ranks = Annotated[int, typer.Option("--ranks", "--pp", "-p", min=1, help="Pipeline ranks.")]
@@ -112,11 +113,12 @@ def search(
         zero=zero,
     )  # fmt: skip
     prices, times, count = prices_of(given, ranks, microbatches)
-    _require_size(ranks * (virtual or 1) * count)
+    _require_size(ranks, ranks * (virtual or 1), count)
     limit = None if memory_limit is None else parse_limit(memory_limit)
     places = usual(ranks=ranks, virtual=virtual)
     if placement is not None:
         places = (placement_of(placement, ranks=ranks, virtual=virtual),)
+        _require_size(ranks, places[0].stages, count)
     keep = None if may_recompute is None else _part(may_recompute)
     settings = [Setting(place, count, prices, limit, _release(release), keep=keep) for place in places]
     host = None if may_offload is None else parse_bytes_per_s(may_offload, name="may offload", positive=True)
@@ -135,12 +137,15 @@ def search(
         print_result(result, interrupted=interrupts.seen)
 
 
-def _require_size(forwards: int) -> None:
-    """Raises BadCase for what would not fit in memory: the limit of time counts only from the first order on."""
-    if 2 * forwards > MOST_ACTIONS:
-        raise BadCase(
-            f"{2 * forwards} actions: more than {MOST_ACTIONS} do not fit in memory", "try fewer microbatches"
-        )
+def _require_size(ranks: int, stages: int, microbatches: int) -> None:
+    """Raises BadCase for what takes minutes until there is a first order, which no limit of time could end."""
+    for word, count, most in (
+        ("ranks", ranks, _MOST_RANKS),
+        ("stages", stages, _MOST_STAGES),
+        ("actions", 3 * stages * microbatches, _MOST_ACTIONS),
+    ):
+        if count > most:
+            raise BadCase(f"{count} {word}: a search takes up to {most}", "try fewer ranks, stages or microbatches")
 
 
 def _start(schedule: Schedule, name: str, ranks: int, microbatches: int) -> Schedule:

@@ -72,6 +72,13 @@ def test_a_costs_file_decides_how_many_stages_there_are(tmp_path: Path, capsys: 
     assert "the smallest limit that can be met is" in capsys.readouterr().err
 
 
+def test_costs_of_a_file_that_are_all_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "costs.json"
+    file.write_text(json.dumps({"format": "pipesim-costs", "F": [0, 0], "I": [0, 0], "W": [0, 0]}))
+    assert main(["search", "-p", "2", "-m", "4", "--costs", str(file)]) == 2
+    assert "nothing takes time" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -84,7 +91,10 @@ def test_a_costs_file_decides_how_many_stages_there_are(tmp_path: Path, capsys: 
         (["-p", "4", "-m", "8", *COSTS, "--start-from", "zb-w"], "no schedule 'zb-w'"),
         (["-p", "4", "-m", "8"], "no times given"),
         (["-p", "4", "-m", "8", "--costs", "F=0,I=0,W=0"], "nothing takes time"),  # divided by the best time
-        (["-p", "90000", "-m", "90000", *COSTS, "--time-limit", "1s"], "do not fit in memory"),  # ran without end
+        (["-p", "90000", "-m", "90000", *COSTS, "--time-limit", "1s"], "takes up to 1024"),  # ran without end
+        (["-p", "2", "-m", "4", *COSTS, "-v", "1000000"], "a search takes up to 4096"),  # the same
+        (["-p", "4", "-m", "800000", *COSTS], "9600000 actions: a search takes up to 2000000"),
+        (["-p", "4", "-m", "8", "-v", "2", "--costs", "F=5e-324,I=0,W=0"], "nothing takes time"),  # half of it is 0
         (["-p", "4", *COSTS], "no number of microbatches"),
         (["-p", "4", "-m", "8", "--costs", "F=1:2:3,I=1:2:3,W=1:2:3"], "3 values"),
         (["-p", "4", "-m", "8", *COSTS, "--out", "best.html"], "best.html"),

@@ -75,7 +75,7 @@ def _from_file(path: Path) -> Placement:
         raise BadPlacement(str(path), "there is no such word, and no such kind of file")
     try:
         data = json.loads(read_text(path, at_most_bytes=_MOST_BYTES)) if path.suffix.lower() == ".json" else None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadPlacement(str(path), f"not JSON ({error})") from None
     if isinstance(data, list):
         return _checked(str(path), data, 1)
@@ -86,7 +86,8 @@ def _checked(text: str, ranks: list[object], chains: int) -> Placement:
     if not ranks or not all(isinstance(rank, int) and not isinstance(rank, bool) and rank >= 0 for rank in ranks):
         raise BadPlacement(text, "ranks are whole numbers of at least 0")
     numbers = [rank for rank in ranks if isinstance(rank, int)]
-    missing = set(range(max(numbers) + 1)) - set(numbers)
-    if missing:
-        raise BadPlacement(text, f"rank {min(missing)} has no stage")
+    known = set(numbers)
+    without = next(rank for rank in range(len(known) + 1) if rank not in known)
+    if without < max(numbers):
+        raise BadPlacement(text, f"rank {without} has no stage")
     return Placement(tuple(numbers), chains)

@@ -35,6 +35,14 @@ class LimitTooSmall(PipesimError):
         )
 
 
+@dataclass(eq=False)
+class NothingTakesTime(PipesimError):
+    """Costs under which all orders are alike."""
+
+    def __str__(self) -> str:
+        return "nothing takes time, so all orders are alike: give at least one of F, I, W or B above 0 s"
+
+
 @dataclass(frozen=True, eq=False)
 class Memory:
     """What actions hold on their rank, in any unit that `limit` (ranks,) has too.

@@ -18,7 +18,7 @@ from pipesim.ir.placement import Placement
 from pipesim.ir.schedule import Schedule
 from pipesim.plan.search.limit import BadLimit, Limit
 from pipesim.plan.search.orders import serial
-from pipesim.plan.search.problem import FIT, F, I, LimitTooSmall, Memory, Problem, Recompute
+from pipesim.plan.search.problem import FIT, F, I, LimitTooSmall, Memory, NothingTakesTime, Problem, Recompute
 
 
 class Prices(Protocol):
@@ -47,7 +47,7 @@ class Setting:
     keep: float | None = None
 
     def problem(self) -> Problem:
-        """Raises NoCost, WrongStages, LimitTooSmall, BadLimit."""
+        """Raises NoCost, WrongStages, NothingTakesTime, LimitTooSmall, BadLimit."""
         costs = self.prices.of(serial(self.placement, 2 * self.placement.chains))
         splits = Kind.I in costs.seconds and Kind.W in costs.seconds
         seconds = np.zeros((3, self.placement.stages))
@@ -58,6 +58,8 @@ class Setting:
         latency, hold = _messages(self.placement, costs)
         memory, needed = self._memory(costs)
         problem = Problem(self.placement, self.microbatches, splits, seconds, latency, hold, memory, tail)
+        if not problem.period_s > 0.0:
+            raise NothingTakesTime
         self._require_room(problem, needed)
         return problem
 

@@ -174,6 +174,24 @@ def test_placements_that_cannot_be_had(text, virtual, reason):
         placement_of(text, ranks=2, virtual=virtual)
 
 
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("[0, 1", "not JSON"),
+        ("[" * 100_000, "not JSON"),  # RecursionError
+        ("[0, 1, 99999999999999999999]", "rank 2 has no stage"),  # counted up to it
+        ("[0, 1.5]", "whole numbers"),
+        ("[true, false]", "whole numbers"),
+        ("[]", "whole numbers"),
+    ],
+)
+def test_files_that_hold_no_placement(tmp_path: Path, text: str, reason: str):
+    file = tmp_path / "ranks.json"
+    file.write_text(text)
+    with pytest.raises(BadPlacement, match=reason):
+        placement_of(str(file), ranks=2, virtual=None)
+
+
 def test_what_is_tried_when_none_is_asked_for():
     assert usual(ranks=4, virtual=None) == (linear(4), vee(4), looped(4, 2))
     assert usual(ranks=4, virtual=1) == (linear(4),)
