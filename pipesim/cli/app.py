@@ -113,7 +113,7 @@ def main(args: Sequence[str] | None = None) -> int:
         # The flush at exit would fail again: give it somewhere to go.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except OSError as error:
+    except (OSError, OverflowError, MemoryError) as error:
         return _fail(error)
     return status if isinstance(status, int) else 0
 
@@ -124,6 +124,10 @@ def _fail(error: Exception) -> int:
             message = error.format_message()
         case OSError(strerror=str(reason), filename=path):
             message = f"{path}: {reason}" if path else reason
+        case OverflowError():
+            message = f"a number is beyond all that can be computed with: {error}"
+        case MemoryError():
+            message = f"not enough memory for this: {error}".rstrip(": ")
         case _:
             message = str(error)
     print(f"pipesim: error: {message}", file=sys.stderr)

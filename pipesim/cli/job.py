@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import typer
 
@@ -25,10 +25,10 @@ Emulate = Annotated[
     str | None, typer.Option("--emulate", help="Stages that only wait: F=20ms,I=20ms,W=10ms (a rank's share).")
 ]
 Steps = Annotated[int, typer.Option("--steps", min=1, help="Steps, after a first one that is not counted.")]
-Device = Annotated[str, typer.Option("--device", help="cpu (gloo) or cuda (NCCL).")]
+Device = Annotated[Literal["cpu", "cuda"], typer.Option("--device", help="cpu (gloo) or cuda (NCCL).")]
 MicroBatch = Annotated[int, typer.Option("--micro-batch", min=1, help="Samples a microbatch.")]
 Seq = Annotated[int, typer.Option("--seq", min=2, help="Tokens a sequence.")]
-Dtype = Annotated[str, typer.Option("--dtype", help="fp32, fp64 or bf16.")]
+Dtype = Annotated[Literal["fp32", "fp64", "bf16"], typer.Option("--dtype", help="Numbers of weights and activations.")]
 Lr = Annotated[float, typer.Option("--lr", min=0, help="Learning rate of AdamW; 0 only accumulates gradients.")]
 Seed = Annotated[int, typer.Option("--seed", help="Of weights, data and dropout.")]
 CommPolicy = Annotated[str, typer.Option("--comm", help="How transfers queue: edge or blocking (pair, rank: NCCL).")]
@@ -36,7 +36,9 @@ SplitBackward = Annotated[
     str, typer.Option("--split-backward", help="How backwards are split: graph, two_pass, module or whole.")
 ]
 DynamicShapes = Annotated[bool, typer.Option("--dynamic-shapes", help="Shapes may differ from step to step.")]
-Timeout = Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds without progress before giving up.")]
+Timeout = Annotated[
+    float, typer.Option("--timeout", min=0.1, max=1e6, help="Seconds without progress before giving up.")
+]
 Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="Of the rendezvous; 0 finds a free one.")]
 NoCheck = Annotated[bool, typer.Option("--no-check", help="Run a program that the checker refuses.")]
 
@@ -108,8 +110,6 @@ def task_of(program: Program, choice: JobChoice, *, strict: bool = False, weigh_
         raise BadCase(
             "what should run?", "give --model tiny-llama, --model my_module.py:stages, or --emulate F=20ms,B=30ms"
         )
-    if choice.device not in ("cpu", "cuda"):
-        raise BadCase(f"--device {choice.device}: no such device", "there are cpu and cuda")
     if choice.split_backward not in STRATEGIES:
         raise BadCase(f"--split-backward {choice.split_backward}", f"there are {', '.join(STRATEGIES)}")
     if program.comm in ("pair", "rank") and choice.device == "cpu":

@@ -13,6 +13,7 @@ from pipesim.errors import PipesimError
 from pipesim.files import require_writable
 from pipesim.metrics import Metrics
 from pipesim.timeline import Timeline
+from pipesim.timeline_file import TIMELINES
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 ChartFile = Annotated[Path | None, typer.Option("--out", "--chart", help="Chart, an HTML file.")]
@@ -29,6 +30,18 @@ class SameFile(PipesimError):
 
     def __str__(self) -> str:
         return f"--{self.first} and --{self.second} are one file, {self.path}: give each its own"
+
+
+@dataclass(eq=False)
+class WrongEnding(PipesimError):
+    """A file that would not be found to be what it is when it is read."""
+
+    option: str
+    path: str
+    endings: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"--{self.option} {self.path}: a name that ends in {' or '.join(self.endings)} works"
 
 
 @dataclass(frozen=True)
@@ -48,7 +61,9 @@ class Outputs:
     as_json: Json = False
 
     def require_writable(self) -> None:
-        """Raises CannotWrite, SameFile."""
+        """Raises CannotWrite, SameFile, WrongEnding."""
+        if self.timeline is not None and self.timeline.suffix not in TIMELINES:
+            raise WrongEnding("timeline", str(self.timeline), TIMELINES)
         require_outputs(**{field.name: getattr(self, field.name) for field in fields(self) if field.name != "as_json"})
 
     def write(self, made: Timeline, found: Metrics) -> None:

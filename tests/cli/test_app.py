@@ -78,6 +78,8 @@ def test_nothing_asked_for_is_help(run: Run) -> None:
         (OSError(28, "No space left on device"), "No space left on device"),
         (PermissionError(13, "Permission denied", "x.json"), "x.json: Permission denied"),
         (typer.BadParameter("-m must be even"), "Invalid value: -m must be even"),
+        (OverflowError("int too large"), "a number is beyond all that can be computed with: int too large"),
+        (MemoryError(), "not enough memory for this"),
     ],
 )
 def test_an_error_is_one_line_and_status_2(run: Run, error: Exception, line: str) -> None:

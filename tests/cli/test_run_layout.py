@@ -53,7 +53,7 @@ def test_training_is_reported_with_its_communication(tmp_path: Path, capsys: pyt
         (("pp=2", "--runtime", "torch"), "--runtime torch with --layout"),
         (("pp=2", "--lr-shape", "wavy"), "there are constant, linear, cosine"),
         (("pp=2", "--recompute", "some"), "recompute='some' is not known"),
-        (("pp=2", "--dtype", "int8"), "--dtype int8"),
+        (("pp=2", "--dtype", "int8"), "'int8' is not one of"),
     ],
 )
 def test_layouts_that_cannot_be_trained(
