@@ -83,7 +83,7 @@ def test_over_ssh(server: Server, tmp_path: Path) -> None:
         "--steps", "2", "--metrics", str(losses), "--checkpoint", str(tmp_path / "run"),
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "[127.0.0.1] 1f1b: " in done.stdout
+    assert "[127.0.0.1] step 2/2  loss " in done.stdout
     assert [json.loads(line)["step"] for line in losses.read_text().splitlines()] == [1, 2]
 
 
