@@ -85,7 +85,7 @@ def torchrun_words(job: Job, slots: int | str) -> list[str]:
         "--rdzv-backend=c10d",
         *([f"--rdzv-endpoint={','.join(job.endpoints)}"] if job.endpoints else []),
         f"--rdzv-id={job.name}",
-        *(["--rdzv-conf=last_call_timeout=5"] if job.elastic else []),
+        *(["--rdzv-conf=last_call_timeout=5,read_timeout=20"] if job.elastic else []),
         "-m", "pipesim", "run", *job.arguments,
     ]  # fmt: skip
 

@@ -7,10 +7,11 @@ import re
 import shlex
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import wraps
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import typer
 
@@ -27,75 +28,110 @@ _ELASTIC_RESTARTS = 3
 _TP = re.compile(r"(?:^|[,\s])tp=(\d+)")
 
 
+@dataclass(frozen=True)
+class SlurmOptions:
+    """What is asked of Slurm beside nodes."""
+
+    panel: ClassVar[str] = "Slurm"
+
+    slurm: Annotated[
+        Path | None, typer.Option("--slurm", metavar="SCRIPT", help="Write an sbatch script (- for stdout).")
+    ] = None
+    submit: Annotated[bool, typer.Option("--submit", help="Hand the script to sbatch.")] = False
+    time: Annotated[str | None, typer.Option("--time", help="Time limit.")] = None
+    partition: Annotated[str | None, typer.Option("--partition", help="Partition.")] = None
+    account: Annotated[str | None, typer.Option("--account", help="Account.")] = None
+    warn: Annotated[int, typer.Option("--warn", min=1, help="Seconds before the time limit, for a checkpoint.")] = 120
+    requeues: Annotated[int, typer.Option("--requeues", min=0, help="How often it puts itself back in line.")] = 16
+
+
+@dataclass(frozen=True)
+class KubernetesOptions:
+    """What a manifest says."""
+
+    panel: ClassVar[str] = "Kubernetes"
+
+    kubernetes: Annotated[bool, typer.Option("--kubernetes", help="Print a PyTorchJob for Kubeflow.")] = False
+    image: Annotated[str, typer.Option("--image", help="Container image with pipesim in it.")] = "pipesim:latest"
+    namespace: Annotated[str, typer.Option("--namespace", help="Namespace.")] = "default"
+
+
+@dataclass(frozen=True)
+class HostOptions:
+    """Machines that are reached over ssh."""
+
+    panel: ClassVar[str] = "Hosts"
+
+    hosts: Annotated[str | None, typer.Option("--hosts", help="a:8,b:8 — host and processes on it.")] = None
+    hostfile: Annotated[Path | None, typer.Option("--hostfile", help="Lines `host slots=8`.")] = None
+    node: Annotated[int | None, typer.Option("--node", min=0, help="Run this host's part here, not all over ssh.")] = (
+        None
+    )
+    ssh: Annotated[str, typer.Option("--ssh", help="How to reach a host.")] = SSH
+
+
 def launch(
     arguments: Annotated[list[str], typer.Argument(metavar="RUN_ARGUMENTS", help="As for `pipesim run`, after `--`.")],
-    hosts: Annotated[str | None, typer.Option(help="a:8,b:8 — host and processes on it.")] = None,
-    hostfile: Annotated[Path | None, typer.Option(help="Lines `host slots=8`.")] = None,
-    slurm: Annotated[Path | None, typer.Option(metavar="SCRIPT", help="Write an sbatch script (- for stdout).")] = None,
-    submit: Annotated[bool, typer.Option("--submit", help="Hand the script to sbatch.")] = False,
-    kubernetes: Annotated[bool, typer.Option("--kubernetes", help="Print a PyTorchJob for Kubeflow.")] = False,
+    hosts: HostOptions,
+    slurm: SlurmOptions,
+    kubernetes: KubernetesOptions,
     nnodes: Annotated[str | None, typer.Option(help="Nodes, or least:most of an elastic job.")] = None,
     gpus_per_node: Annotated[int, typer.Option(min=1, help="Processes a node (Slurm, Kubernetes).")] = 8,
-    node: Annotated[int | None, typer.Option(min=0, help="Run this host's part here, not all over ssh.")] = None,
     max_restarts: Annotated[
         int | None, typer.Option(min=0, help="Restarts before torchrun gives up; 3 of an elastic job, else 0.")
     ] = None,
     env: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="Environment of every process.")] = None,
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Of the rendezvous on the first node.")] = 29400,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Of the rendezvous.")] = 29400,
     name: Annotated[str, typer.Option(help="Of the job.")] = "pipesim",
-    ssh: Annotated[str, typer.Option(help="How to reach a host.")] = SSH,
     python: Annotated[str, typer.Option(help="The Python of the hosts.")] = sys.executable,
-    time: Annotated[str | None, typer.Option(help="Slurm's time limit.")] = None,
-    partition: Annotated[str | None, typer.Option(help="Slurm's partition.")] = None,
-    account: Annotated[str | None, typer.Option(help="Slurm's account.")] = None,
-    warn: Annotated[int, typer.Option(min=1, help="Slurm: seconds before the time limit to write a checkpoint.")] = 120,
-    requeues: Annotated[int, typer.Option(min=0, help="Slurm: how often the job puts itself back in line.")] = 16,
-    image: Annotated[str, typer.Option(help="Kubernetes: container image with pipesim in it.")] = "pipesim:latest",
-    namespace: Annotated[str, typer.Option(help="Kubernetes' namespace.")] = "default",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would run, and run nothing.")] = False,
 ) -> None:
     """Run a schedule on many nodes: over ssh, by Slurm, or by Kubernetes.
 
-    Example: pipesim launch --hosts node1:8,node2:8 --dry-run -- 1f1b --layout pp=2,tp=8 --microbatches 16
+    Example: pipesim launch --hosts a:8,b:8 --dry-run -- 1f1b --layout pp=2,tp=8 -m 16 --model llama-3-8b
     """
-    ways = {"--hosts": hosts, "--hostfile": hostfile, "--slurm": slurm, "--kubernetes": kubernetes or None}
+    _require_one_way(hosts, slurm, kubernetes)
+    found = () if slurm.slurm or kubernetes.kubernetes else _hosts(hosts.hosts, hosts.hostfile, gpus_per_node)
+    nodes = nnodes or str(len(found) or 1)
+    slots = found or [Host(f"node {index}", gpus_per_node) for index in range(check_nnodes(nodes)[1])]
+    variables = environment(env or ())
+    meet = endpoints(found, port, elastic=":" in nodes)
+    job = _job(arguments, nodes, meet, name, max_restarts, python, variables)
+    _check(arguments, nodes, [host.slots for host in slots], here=not kubernetes.kubernetes)
+    _warn_placement(arguments, slots)
+    if kubernetes.kubernetes:
+        from pipesim.backends.launch.kubernetes import manifest
+
+        print(
+            manifest(job, image=kubernetes.image, gpus_per_node=gpus_per_node, namespace=kubernetes.namespace), end=""
+        )
+    elif slurm.slurm is not None:
+        _write_slurm(job, slurm, gpus_per_node, port, submits=slurm.submit and not dry_run)
+    else:
+        _run(job, found, hosts, dry_run=dry_run)
+
+
+def _require_one_way(hosts: HostOptions, slurm: SlurmOptions, kubernetes: KubernetesOptions) -> None:
+    ways = {
+        "--hosts": hosts.hosts, "--hostfile": hosts.hostfile, "--slurm": slurm.slurm,
+        "--kubernetes": kubernetes.kubernetes or None,
+    }  # fmt: skip
     given = [way for way, value in ways.items() if value is not None]
     if len(given) > 1:
         raise BadLaunch(f"{' and '.join(given)} are different ways to launch", "give one of them")
-    variables = environment(env or ())
-    if slurm is not None or kubernetes:
-        nodes = nnodes or "1"
-        _, most = check_nnodes(nodes)
-        _check(arguments, nodes, [gpus_per_node] * most, here=not kubernetes)
-        _warn_placement(arguments, [Host(f"node {index}", gpus_per_node) for index in range(most)])
-    if kubernetes:
-        from pipesim.backends.launch.kubernetes import manifest
 
-        job = _job(arguments, nodes, (), name, max_restarts, "python3", variables)
-        print(manifest(job, image=image, gpus_per_node=gpus_per_node, namespace=namespace), end="")
-        return
-    if slurm is not None:
-        job = _job(arguments, nodes, (), name, max_restarts, python, variables)
-        allocation = Allocation(
-            gpus_per_node=gpus_per_node, time=time, partition=partition, account=account, port=port, warn_s=warn,
-            requeues=requeues,
-        )  # fmt: skip
-        _write_slurm(job, slurm, allocation, submit and not dry_run)
-        return
-    found = _hosts(hosts, hostfile, gpus_per_node)
-    nodes = nnodes or str(len(found))
-    _check(arguments, nodes, [host.slots for host in found])
-    _warn_placement(arguments, found)
-    meet = endpoints(found, port, elastic=":" in nodes)
-    job = _job(arguments, nodes, meet, name, max_restarts, python, variables)
-    commands = [host_command(job, found, index, shlex.split(ssh), os.getcwd()) for index in range(len(found))]
-    if node is not None:
-        commands = [_here(job, found, node)]
+
+def _run(job: Job, found: Sequence[Host], hosts: HostOptions, *, dry_run: bool) -> None:
+    """On all hosts over ssh, or one host's part here. Ends with status 75 where the job goes on later."""
+    reach, folder = shlex.split(hosts.ssh), os.getcwd()
+    commands = [host_command(job, found, index, reach, folder) for index in range(len(found))]
+    if hosts.node is not None:
+        commands = [_here(job, found, hosts.node)]
     if dry_run:
         print("\n".join(map(shlex.join, commands)))
-    elif node is not None:
+    elif hosts.node is not None:
         os.execvpe(commands[0][0], commands[0], os.environ)
-    elif not run_hosts(job, found, shlex.split(ssh), os.getcwd()):
+    elif not run_hosts(job, found, reach, folder):
         raise typer.Exit(GOES_ON_LATER)
 
 
@@ -157,7 +193,13 @@ def _hosts(hosts: str | None, hostfile: Path | None, slots: int) -> tuple[Host, 
     )
 
 
-def _write_slurm(job: Job, script: Path, allocation: Allocation, submits: bool) -> None:
+def _write_slurm(job: Job, asked: SlurmOptions, gpus_per_node: int, port: int, *, submits: bool) -> None:
+    script = asked.slurm
+    assert script is not None
+    allocation = Allocation(
+        gpus_per_node=gpus_per_node, time=asked.time, partition=asked.partition, account=asked.account, port=port,
+        warn_s=asked.warn, requeues=asked.requeues,
+    )  # fmt: skip
     text = batch_script(job, allocation)
     if str(script) == "-":
         print(text, end="")

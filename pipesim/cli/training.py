@@ -42,7 +42,9 @@ class Kept:
     keep: Annotated[int, typer.Option("--keep", min=1, help="How many of the newest checkpoints stay.")] = 2
     fallback: Annotated[
         list[str] | None,
-        typer.Option("--fallback", metavar="LAYOUT", help="Layout for another number of processes."),
+        typer.Option(
+            "--fallback", metavar="LAYOUT", help="Layout for another number of processes (else the fastest simulated)."
+        ),
     ] = None
     max_restarts: Annotated[int, typer.Option("--max-restarts", min=0, help="Of local processes, when one fails.")] = 0
 
@@ -130,7 +132,7 @@ def _as_member(asked: Asked, given: list[Layout], keep: Any) -> tuple[Any, Any]:
 
 
 def _keep(asked: Asked, kept: Kept) -> Any:
-    """Raises BadValue for what is no time."""
+    """What is kept, and when. Raises what parsing a time raises."""
     from pipesim.backends.checkpoint.saver import Checkpoints
     from pipesim.backends.training.task import Keep
 

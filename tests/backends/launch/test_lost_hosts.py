@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.backends.group import free_port
 from tests.backends.launch.losses import STEPS, end, job, losses_of, node_of, quiet, start, wait_for
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(500)]
 HOSTS = "127.0.0.1:2,127.0.0.2:2"
 
 
@@ -56,16 +58,18 @@ def test_a_lost_host(lost: int, ssh: str, tmp_path: Path, expected: list[float])
     assert len(expected) == STEPS
 
 
+def by_hand(number: int, port: int, folder: Path, *run: str) -> subprocess.Popen[bytes]:
+    """One host's launcher, without ssh."""
+    return start(
+        "pipesim", "launch", "--hosts", "localhost:2,localhost:2", "--node", str(number), "--nnodes", "1:2",
+        "--port", str(port), "--", *job(folder), *run, log=folder / f"node{number}",
+    )  # fmt: skip
+
+
 def test_launchers_started_by_hand(tmp_path: Path, expected: list[float]) -> None:
-    """One on each node, without ssh; the one with the rendezvous is killed."""
+    """One on each node; the one with the rendezvous is killed."""
     losses, port = tmp_path / "losses", free_port()
-    nodes = [
-        start(
-            "pipesim", "launch", "--hosts", "localhost:2,localhost:2", "--node", str(number), "--nnodes", "1:2",
-            "--port", str(port), "--", *job(tmp_path), log=tmp_path / f"node{number}",
-        )
-        for number in range(2)
-    ]  # fmt: skip
+    nodes = [by_hand(number, port, tmp_path) for number in range(2)]
     try:
         wait_for(lambda: len(losses_of(losses)) >= 5 or nodes[1].poll() is not None)
         nodes[0].kill()
@@ -74,5 +78,27 @@ def test_launchers_started_by_hand(tmp_path: Path, expected: list[float]) -> Non
         end(nodes)
     said = (tmp_path / "node1").read_text()
     assert status == 0, said[-4000:]
+    assert f"the rendezvous at localhost:{port} is lost" in said
+    assert losses_of(losses) == pytest.approx(expected, rel=1e-9)
+
+
+def test_a_host_that_answers_no_more_and_comes_back(tmp_path: Path, expected: list[float]) -> None:
+    """Its connections stay open, as those of a host whose network is gone: only timeouts tell the others."""
+    losses, port = tmp_path / "losses", free_port()
+    nodes = [by_hand(number, port, tmp_path, "--timeout", "8") for number in range(2)]
+    try:
+        wait_for(lambda: len(losses_of(losses)) >= 5 or nodes[1].poll() is not None)
+        away = [psutil.Process(nodes[0].pid), *psutil.Process(nodes[0].pid).children(recursive=True)]
+        for process in away:
+            process.suspend()
+        status = nodes[1].wait(250)
+        for process in away:
+            process.resume()
+        back = nodes[0].wait(150)
+    finally:
+        end(nodes)
+    said = (tmp_path / "node1").read_text()
+    assert status == 0, said[-4000:]
+    assert back == 0, (tmp_path / "node0").read_text()[-4000:]  # it finds that all is done
     assert f"the rendezvous at localhost:{port} is lost" in said
     assert losses_of(losses) == pytest.approx(expected, rel=1e-9)
