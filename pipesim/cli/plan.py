@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
-import signal
 import time
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,6 +23,8 @@ from pipesim.plan.detail import Detail, detail, difference
 from pipesim.plan.evaluate import Outcome
 from pipesim.plan.handover import launch_command, megatron_arguments, simulate_command, torchtitan_toml
 from pipesim.plan.planner import Counts, Found, search
+from pipesim.plan.processes import cores as usable_cores
+from pipesim.plan.processes import pool
 from pipesim.plan.relief import name_of, nothing_fits
 from pipesim.plan.request import Request
 from pipesim.plan.space import choices, cores
@@ -83,19 +81,13 @@ def plan(
 
 
 def _search(request: Request, top: int, workers: int | None) -> Found:
-    count = workers or os.cpu_count() or 1
+    count = workers or usable_cores()
     size = sum(1 for core in cores(request) for _ in choices(request, core))
     with _progress(size) as report:
         if count == 1 or size <= _SMALL:
             return search(request, top=top, progress=report)
-        context = get_context("spawn")  # a forked process would inherit the threads of the progress bar
-        with ProcessPoolExecutor(count, mp_context=context, initializer=leave_interrupts) as pool:
-            return search(request, top=top, executor=pool, workers=count, progress=report)
-
-
-def leave_interrupts() -> None:
-    """Ctrl-C reaches all processes of a terminal; the one that searches decides what it means."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+        with pool(count) as processes:
+            return search(request, top=top, executor=processes, workers=count, progress=report)
 
 
 @contextmanager

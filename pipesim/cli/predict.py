@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -28,11 +27,12 @@ def predict(rows: Rows, out: Out = None, workers: Workers = None) -> None:
     from rich.progress import track
 
     from pipesim.plan.batch import predict_lines
+    from pipesim.plan.processes import cores
 
     if out is not None:
         require_writable(out)
     lines = [line for line in read_text(rows).splitlines() if line.strip()]
-    found = predict_lines(lines, workers=workers or _cores())
+    found = predict_lines(lines, workers=workers or cores())
     screen = Console(stderr=True)
     shown = track(found, "predicting", total=len(lines), console=screen, disable=not screen.is_terminal)
     made = [json.dumps(one, allow_nan=False) for one in shown]
@@ -43,7 +43,3 @@ def predict(rows: Rows, out: Out = None, workers: Workers = None) -> None:
     write_atomically(out, text)
     wrong = sum('"error":' in one and '"step_time_s":' not in one for one in made)
     print(f"{out}: {len(made)} rows" + (f", {wrong} of them with an error" if wrong else ""), file=sys.stderr)
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

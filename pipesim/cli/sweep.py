@@ -5,13 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 import sys
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,11 +16,11 @@ import typer
 
 from pipesim.cli.groups import ungrouped
 from pipesim.cli.outputs import Json, Workers, require_outputs
-from pipesim.cli.plan import leave_interrupts
 from pipesim.cli.simulate import simulate
 from pipesim.cli.tables import console
 from pipesim.errors import PipesimError
 from pipesim.files import write_atomically
+from pipesim.plan.processes import cores, pool
 from pipesim.plan.sweep import BadVary, Vary, combinations, parse_vary
 from pipesim.units import format_bytes, format_seconds
 
@@ -94,13 +91,12 @@ def run_all(base: Sequence[str], varied: Sequence[Vary], workers: int | None = N
     """A row for each combination, in order; what a combination cannot do is said in its row."""
     every = list(combinations(varied))
     arguments = [arguments_of(base, values) for values in every]
-    count = workers or os.cpu_count() or 1
+    count = workers or cores()
     if count == 1 or len(every) <= _ALONE:
         found = list(map(run_one, arguments))
     else:
-        context = get_context("spawn")
-        with ProcessPoolExecutor(count, mp_context=context, initializer=leave_interrupts) as pool:
-            found = list(pool.map(run_one, arguments, chunksize=4))
+        with pool(count) as processes:
+            found = list(processes.map(run_one, arguments, chunksize=4))
     return [
         Row(values, {} if isinstance(one, str) else one, one if isinstance(one, str) else None)
         for values, one in zip(every, found, strict=True)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
-from multiprocessing import get_context
 from typing import Any
 
 from pipesim.errors import PipesimError
 from pipesim.plan.predict import predict_row
+from pipesim.plan.processes import pool
 from pipesim.serving.rows import is_inference, predict_inference
 
 Line = dict[str, Any]
@@ -26,8 +25,8 @@ def predict_lines(lines: Sequence[str], *, workers: int = 1) -> Iterator[Line]:
         yield from map(predict_line, lines)
         return
     chunks = [lines[start : start + _CHUNK] for start in range(0, len(lines), _CHUNK)]
-    with ProcessPoolExecutor(min(workers, len(chunks)), mp_context=get_context("spawn")) as pool:
-        for found in pool.map(_predict_chunk, chunks):
+    with pool(min(workers, len(chunks))) as processes:
+        for found in processes.map(_predict_chunk, chunks):
             yield from found
 
 

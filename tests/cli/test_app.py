@@ -12,6 +12,7 @@ import pytest
 import typer
 
 import pipesim
+from pipesim import cli
 from pipesim.cli import app
 from pipesim.files import CannotWrite
 
@@ -39,6 +40,10 @@ def _raises(error: BaseException) -> Callable[[], None]:
         raise error
 
     return command
+
+
+def _raises_with_argument(error: BaseException) -> Callable[[str], None]:
+    return lambda name: _raises(error)()
 
 
 def test_runs_a_command(run: Run) -> None:
@@ -97,6 +102,12 @@ def test_unknown_command_and_option(run: Run) -> None:
 
 def test_ctrl_c_is_quiet(run: Run) -> None:
     assert run("fails", fails=_raises(KeyboardInterrupt())) == (130, "", "")
+
+
+def test_ctrl_c_while_we_are_still_importing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was a traceback out of the import system."""
+    monkeypatch.setattr("pipesim.cli.import_module", _raises_with_argument(KeyboardInterrupt()))
+    assert cli.main(["--version"]) == 130
 
 
 def test_a_mistake_of_ours_keeps_its_traceback(run: Run) -> None:
