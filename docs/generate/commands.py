@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from pipesim.cli.app import COMMANDS, _load
@@ -67,8 +68,12 @@ def _parameters(command: Any) -> list[str]:
     if arguments:
         rows = [f"| `{one.metavar or one.name}` | {_escaped(one.help or '')} |" for one in arguments]
         parts += ["| argument | |\n|---|---|", *rows, ""]
-    if options:
-        parts += ["| option | value | | default |\n|---|---|---|---|", *(_row(one) for one in options), ""]
+    panels: dict[str, list[str]] = {}
+    for option in sorted(options, key=lambda one: one.rich_help_panel is not None):  # as --help has them
+        panels.setdefault(option.rich_help_panel or "Options", []).append(_row(option))
+    for panel, rows in panels.items():
+        heading = f"**{panel}**\n\n" if len(panels) > 1 else ""
+        parts += [f"{heading}| option | value | | default |\n|---|---|---|---|", *rows, ""]
     return parts
 
 
@@ -77,6 +82,8 @@ def _row(option: Any) -> str:
     value = "" if option.is_flag else f"`{option.metavar or _type_name(option)}`"
     shown = option.default if not callable(option.default) else None
     default = "" if shown in (None, False, [], ()) else f"`{shown}`"
+    if shown == sys.executable:  # another one for every reader
+        default = "the Python that runs it"
     return f"| {names} | {value} | {_escaped(option.help or '')} | {default} |"
 
 

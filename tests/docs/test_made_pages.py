@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from docs.generate import api, commands, families, pictures
 from pipesim.cli.app import COMMANDS
 from pipesim.schedules.catalogue import FAMILIES
 from pipesim.schedules.family import Family
-from tests.docs.runner import run_page
+from tests.docs.runner import ROOT, run_page
 
 
 @pytest.mark.slow
@@ -68,6 +69,13 @@ def test_every_command_has_a_page_with_its_options() -> None:
     assert set(made) == {"commands/index.md", *(f"commands/{name}.md" for name in COMMANDS)}
     assert "| `--microbatches`, `-m` | `int` |" in made["commands/simulate.md"]
     assert "```sh\npipesim simulate 1f1b" in made["commands/simulate.md"]
+
+
+def test_pages_do_not_tell_where_they_were_made() -> None:
+    """The default of `launch --python` was the path of the environment that built the site."""
+    for name, text in (families.pages() | commands.pages() | api.pages()).items():
+        assert str(ROOT) not in text, name
+        assert sys.executable not in text, name
 
 
 def test_every_module_with_public_names_is_in_the_reference() -> None:
