@@ -26,7 +26,8 @@ class Benchmark:
     """A module of this folder. quick: its arguments where minutes must do; None where it has no quick form.
 
     needs: a package without which it cannot run. tries: how often it may run, as whatever else runs on the machine
-    disturbs a clock; the best of them counts.
+    disturbs a clock; the best of them counts. waits: mostly sleeps until a set time, and may go before all other work
+    then.
     """
 
     module: str
@@ -34,6 +35,7 @@ class Benchmark:
     quick: tuple[str, ...] | None = ()
     needs: str = ""
     tries: int = 1
+    waits: bool = False
 
 
 def rows(text: str, prefix: str) -> list[list[float]]:
@@ -136,6 +138,7 @@ BENCHMARKS: dict[str, Benchmark] = {
         quick=("--ranks", "4", "--microbatches", "8", "--steps", "3", "--schedules", "1f1b,interleaved,zb-v,dualpipe"),
         needs="torch",
         tries=3,
+        waits=True,
     ),
     "overhead": Benchmark(
         "overhead.run",
@@ -194,6 +197,7 @@ BENCHMARKS: dict[str, Benchmark] = {
         (Claim("gain of a found schedule over 1F1B, predicted less measured", gain_missed, 0.03, ".1%"),),
         needs="torch",
         tries=3,
+        waits=True,
     ),
     "heuristics": Benchmark(
         "heuristics.run",
