@@ -105,9 +105,7 @@ def search(
     Example: pipesim search -p 8 -m 32 -v 2 --costs F=10ms,I=12ms,W=8ms,C=1ms --memory-limit 5mb --out best.json
     """
     if out is not None:
-        if out.suffix.lower() not in SUFFIXES:
-            raise BadCase(f"--out {out}: no such kind of schedule file", f"there are {', '.join(SUFFIXES)}")
-        require_writable(out)
+        _require_out(out)
     given = CostOptions(
         costs, model, cluster, tp, dp, micro_batch=micro_batch, global_batch=global_batch, seq=seq, recompute=recompute,
         zero=zero,
@@ -135,6 +133,13 @@ def search(
         print(json.dumps(to_json(result, interrupted=interrupts.seen)))
     else:
         print_result(result, interrupted=interrupts.seen)
+
+
+def _require_out(out: Path) -> None:
+    """Before long work begins. Raises BadCase, CannotWrite."""
+    if out.suffix.lower() not in SUFFIXES:
+        raise BadCase(f"--out {out}: no such kind of schedule file", f"there are {', '.join(SUFFIXES)}")
+    require_writable(out)
 
 
 def _require_size(ranks: int, stages: int, microbatches: int) -> None:

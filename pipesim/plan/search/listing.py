@@ -77,29 +77,13 @@ def list_schedule(fixed: Stages, rules: Rules, start: Floats, order: Ints, offse
         clock[best] = end = begin[kind, stage] + seconds[kind, stage, place]
         given = -1.0 if kind == F else part[stage] if kind == I else 1.0 - part[stage]
         held[best] -= given * take[stage, place]
-        to = NONE
-        if kind == F:
-            ready[F, stage] = arrival[F, stage, place + 1] if place + 1 < counts[stage] else np.inf
-            to = stage + 1 if (stage + 1) % length else NONE
-            if to == NONE:
-                arrival[I, stage, place] = end
-            _refresh(I, stage, ready, done, arrival)
-        elif kind == I:
-            _refresh(I, stage, ready, done, arrival)
-            ready[W, stage] = 0.0
-            to = stage - 1 if stage % length else NONE
-        elif place + 1 == done[I, stage]:
-            ready[W, stage] = np.inf
+        to = _go_on(kind, stage, place, end, length, counts, ready, done, arrival)
         if to != NONE:
             way = channel[kind, stage]
             if way != NONE:
                 free[way] = max(free[way], end) + hold[kind, stage]
                 end = free[way] + latency[kind, stage]
-            arrival[kind, to, place] = end
-            if kind == F and done[F, to] == place:
-                ready[F, to] = end
-            elif kind == I:
-                _refresh(I, to, ready, done, arrival)
+            _arrive(kind, to, place, end, ready, done, arrival)
             stale[rank_of[to]] = True
         stale[best] = True
         if every > length:
@@ -112,6 +96,37 @@ def _refresh(kind: int, stage: int, ready: Floats, done: Ints, arrival: Floats) 
     """When the gradient of the next input gradient of a stage is there, whose forward must be done."""
     place = done[kind, stage]
     ready[kind, stage] = arrival[kind, stage, place] if place < done[F, stage] else np.inf
+
+
+@inlined
+def _go_on(
+    kind: int, stage: int, place: int, end: float, length: int, counts: Ints, ready: Floats, done: Ints, arrival: Floats
+) -> int:
+    """What an action makes ready on its stage; the stage to which it hands something on, NONE for none."""
+    to = NONE
+    if kind == F:
+        ready[F, stage] = arrival[F, stage, place + 1] if place + 1 < counts[stage] else np.inf
+        to = stage + 1 if (stage + 1) % length else NONE
+        if to == NONE:
+            arrival[I, stage, place] = end
+        _refresh(I, stage, ready, done, arrival)
+    elif kind == I:
+        _refresh(I, stage, ready, done, arrival)
+        ready[W, stage] = 0.0
+        to = stage - 1 if stage % length else NONE
+    elif place + 1 == done[I, stage]:
+        ready[W, stage] = np.inf
+    return to
+
+
+@inlined
+def _arrive(kind: int, stage: int, place: int, moment: float, ready: Floats, done: Ints, arrival: Floats) -> None:
+    """An activation or a gradient is there for a microbatch of a stage."""
+    arrival[kind, stage, place] = moment
+    if kind == F and done[F, stage] == place:
+        ready[F, stage] = moment
+    elif kind == I:
+        _refresh(I, stage, ready, done, arrival)
 
 
 @inlined
