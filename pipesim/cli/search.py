@@ -29,6 +29,7 @@ from pipesim.plan.search.find import Result, find_order
 from pipesim.plan.search.limit import parse_limit
 from pipesim.plan.search.offload import find_with_offload
 from pipesim.plan.search.placements import placement_of, usual
+from pipesim.plan.search.problem import LimitTooSmall
 from pipesim.plan.search.rivals import Rival, rivals
 from pipesim.plan.search.search import Effort, Start
 from pipesim.plan.search.setting import Setting
@@ -181,6 +182,13 @@ def _effort(rounds: int | None, exact_s: float, limit_s: float) -> Effort:
     return replace(usual_effort, rounds=rounds, exact_s=min(exact_s, limit_s / 3))
 
 
+def _more_telling(one: PipesimError, other: PipesimError) -> PipesimError:
+    """Why none of two placements can be had: of two limits that are too small, the one that needs less."""
+    if isinstance(one, LimitTooSmall) and isinstance(other, LimitTooSmall):
+        return min(one, other, key=lambda error: parse_limit(error.smallest).value)
+    return other if isinstance(one, WrongStages) else one
+
+
 @dataclass(frozen=True, eq=False)
 class _Searches:
     """What the searches of all placements have in common."""
@@ -203,7 +211,7 @@ class _Searches:
             try:
                 made = self._find(setting, watch)
             except PipesimError as error:  # costs for another number of stages, too few layers, too little memory
-                problem = error if problem is None or isinstance(problem, WrongStages) else problem
+                problem = error if problem is None else _more_telling(problem, error)
                 continue
             if best is None or made.best.step_time_s < best.best.step_time_s:
                 best = made

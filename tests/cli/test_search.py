@@ -72,6 +72,23 @@ def test_a_costs_file_decides_how_many_stages_there_are(tmp_path: Path, capsys: 
     assert "the smallest limit that can be met is" in capsys.readouterr().err
 
 
+def test_the_smallest_limit_is_that_of_the_placement_that_needs_least(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of four stages the first and the last hold most: the V puts both on rank 0, the loop does not."""
+    file = tmp_path / "costs.json"
+    data = {
+        "format": "pipesim-costs",
+        "F": [1] * 4,
+        "I": [1] * 4,
+        "W": [1] * 4,
+        "activation_bytes": [3e9, 1e9, 1e9, 3e9],
+    }
+    file.write_text(json.dumps(data | {"released_at_input": [0.5] * 4}))
+    assert main(["search", "-p", "2", "-m", "4", "--costs", str(file), *QUICK, "--memory-limit", "1GB"]) == 2
+    assert "the smallest limit that can be met is 4GB" in capsys.readouterr().err
+
+
 def test_costs_of_a_file_that_are_all_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "costs.json"
     file.write_text(json.dumps({"format": "pipesim-costs", "F": [0, 0], "I": [0, 0], "W": [0, 0]}))

@@ -77,13 +77,21 @@ def list_schedule(fixed: Stages, rules: Rules, start: Floats, order: Ints, offse
         clock[best] = end = begin[kind, stage] + seconds[kind, stage, place]
         given = -1.0 if kind == F else part[stage] if kind == I else 1.0 - part[stage]
         held[best] -= given * take[stage, place]
-        to = _go_on(kind, stage, place, end, length, counts, ready, done, arrival)
+        to = NONE
+        if kind == F:
+            ready[F, stage] = arrival[F, stage, place + 1] if place + 1 < counts[stage] else np.inf
+            to = stage + 1 if (stage + 1) % length else NONE
+            if to == NONE:
+                arrival[I, stage, place] = end
+            _refresh(I, stage, ready, done, arrival)
+        elif kind == I:
+            _refresh(I, stage, ready, done, arrival)
+            ready[W, stage] = 0.0
+            to = stage - 1 if stage % length else NONE
+        elif place + 1 == done[I, stage]:
+            ready[W, stage] = np.inf
         if to != NONE:
-            way = channel[kind, stage]
-            if way != NONE:
-                free[way] = max(free[way], end) + hold[kind, stage]
-                end = free[way] + latency[kind, stage]
-            _arrive(kind, to, place, end, ready, done, arrival)
+            _hand_on(kind, stage, to, place, end, ready, done, arrival, free, channel, hold, latency)
             stale[rank_of[to]] = True
         stale[best] = True
         if every > length:
@@ -99,34 +107,20 @@ def _refresh(kind: int, stage: int, ready: Floats, done: Ints, arrival: Floats) 
 
 
 @inlined
-def _go_on(
-    kind: int, stage: int, place: int, end: float, length: int, counts: Ints, ready: Floats, done: Ints, arrival: Floats
-) -> int:
-    """What an action makes ready on its stage; the stage to which it hands something on, NONE for none."""
-    to = NONE
-    if kind == F:
-        ready[F, stage] = arrival[F, stage, place + 1] if place + 1 < counts[stage] else np.inf
-        to = stage + 1 if (stage + 1) % length else NONE
-        if to == NONE:
-            arrival[I, stage, place] = end
-        _refresh(I, stage, ready, done, arrival)
+def _hand_on(
+    kind: int, stage: int, to: int, place: int, moment: float, ready: Floats, done: Ints, arrival: Floats,
+    free: Floats, channel: Ints, hold: Floats, latency: Floats,
+) -> None:  # fmt: skip
+    """An activation or a gradient that a stage has made for another one, and when it is there."""
+    way = channel[kind, stage]
+    if way != NONE:
+        free[way] = max(free[way], moment) + hold[kind, stage]
+        moment = free[way] + latency[kind, stage]
+    arrival[kind, to, place] = moment
+    if kind == F and done[F, to] == place:
+        ready[F, to] = moment
     elif kind == I:
-        _refresh(I, stage, ready, done, arrival)
-        ready[W, stage] = 0.0
-        to = stage - 1 if stage % length else NONE
-    elif place + 1 == done[I, stage]:
-        ready[W, stage] = np.inf
-    return to
-
-
-@inlined
-def _arrive(kind: int, stage: int, place: int, moment: float, ready: Floats, done: Ints, arrival: Floats) -> None:
-    """An activation or a gradient is there for a microbatch of a stage."""
-    arrival[kind, stage, place] = moment
-    if kind == F and done[F, stage] == place:
-        ready[F, stage] = moment
-    elif kind == I:
-        _refresh(I, stage, ready, done, arrival)
+        _refresh(I, to, ready, done, arrival)
 
 
 @inlined
