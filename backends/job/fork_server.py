@@ -7,7 +7,7 @@ import os
 import tempfile
 from multiprocessing import forkserver
 
-_PRELOADED = ["torch", "torch.distributed", "pipesim.backends.job.preload"]
+_PRELOADED = ["pipesim.backends.job.quiet", "torch", "torch.distributed", "pipesim.backends.job.preload"]
 
 # A Unix socket's path holds 107 bytes, of which the server's own folder and file take about 35.
 _LONGEST_FOLDER = 70
