@@ -71,10 +71,14 @@ class Workers:
         return found
 
     @property
+    def stopped(self) -> bool:
+        """Whether the job has kept all it has done, and goes on later."""
+        return "stopped" in self.answers().values()
+
+    @property
     def end_early(self) -> bool:
-        """Whether the job has kept all it has done, and was asked to go on later."""
-        answers = self.answers().values()
-        return "stopped" in answers or (self.asked > 0 and "listens" in answers)
+        """Whether it was asked to, however it ended: what its newest checkpoint has is kept."""
+        return self.stopped or (self.asked > 0 and "listens" in self.answers().values())
 
     @property
     def replaced(self) -> bool:

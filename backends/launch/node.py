@@ -64,20 +64,17 @@ def _run(given: Any, endpoints: Sequence[str], workers: Workers) -> int:
             _say(_first_line(error))
             return 1
         else:
-            if workers.end_early:
-                return GOES_ON_LATER
-            return int(workers.replaced)
+            return GOES_ON_LATER if workers.stopped else int(workers.replaced)
     _say("there is no other rendezvous to go on at" if len(endpoints) > 1 else "give --nnodes least:most to go on")
     return 1
 
 
 def _launch(given: Any, number: int, endpoint: str) -> None:
     config, command, arguments = config_from_args(given)
-    config.rdzv_endpoint = endpoint
     if given.node is not None:
         config.rdzv_configs["is_host"] = given.node == number
     if "," in given.rdzv_endpoint:
-        config = replace(config, run_id=f"{config.run_id}-{number}")
+        config = replace(config, rdzv_endpoint=endpoint, run_id=f"{config.run_id}-{number}")
     elastic_launch(config, command)(*arguments)
 
 

@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 from torch.distributed.elastic.multiprocessing import SignalException
 
+from pipesim.backends.job import signals
 from pipesim.backends.job.signals import Workers, answer, signals_to_workers
+from pipesim.backends.launch import ssh
 from pipesim.backends.launch.node import _where_the_others_are, main
 from tests.backends.group import free_port
 
@@ -25,6 +27,11 @@ def test_a_node_that_comes_back_finds_the_others() -> None:
         assert _where_the_others_are(endpoints, 0) == 1
         assert _where_the_others_are(endpoints, 1) == 0  # nobody else has its own
     assert _where_the_others_are(endpoints, 0) == 0
+
+
+def test_launchers_agree_on_what_goes_on_later() -> None:
+    """One of them does without torch."""
+    assert ssh.GOES_ON_LATER == signals.GOES_ON_LATER
 
 
 def test_several_endpoints_need_a_place(capsys: pytest.CaptureFixture[str]) -> None:
@@ -61,6 +68,7 @@ def test_a_signal_is_passed_on_to_workers_that_listen(
         os.kill(os.getpid(), sent)
         started.append(subprocess.Popen([sys.executable, "-c", WORKER], env=os.environ | {"LOCAL_RANK": "1"}))
         assert [one.wait(30) for one in started] == [heard, heard]
+        assert workers.stopped
         assert workers.end_early
         with pytest.raises(SignalException, match="ended by SIGTERM"):
             workers.take(signal.SIGTERM, None)
