@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipesim.cli.case import CostOptions, make_case
-from pipesim.cli.options import ScheduleOptions
+from pipesim.cli.options.case import CostOptions, make_case
+from pipesim.cli.options.schedule import ScheduleOptions
 from pipesim.engine.event import simulate
 from pipesim.files import CannotRead
 from pipesim.metrics import summarize

@@ -16,7 +16,7 @@ import typer.core
 import typer.main
 
 from pipesim import __version__
-from pipesim.cli.groups import command_of
+from pipesim.cli.options.groups import command_of
 from pipesim.errors import PipesimError
 
 # Sub-command -> its file, which has a function of that name (`-` written `_`), or a `typer.Typer` of several.

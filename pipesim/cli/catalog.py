@@ -10,8 +10,8 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from pipesim.cli.outputs import Json
-from pipesim.cli.tables import console
+from pipesim.cli.options.outputs import Json
+from pipesim.cli.views.tables import console
 from pipesim.costs.catalog_files import UnknownName, read_catalogue, unknown
 from pipesim.costs.clusters.cluster_catalogue import cluster_names, load_cluster
 from pipesim.costs.clusters.fitted import derate

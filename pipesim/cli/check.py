@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from pipesim.cli.case import CommPolicy, policy_of
-from pipesim.cli.options import Name, ScheduleOptions, schedule_from_options, transfers_of
-from pipesim.cli.outputs import Json
+from pipesim.cli.options.case import CommPolicy, policy_of
+from pipesim.cli.options.outputs import Json
+from pipesim.cli.options.schedule import Name, ScheduleOptions, schedule_from_options, transfers_of
 from pipesim.ir.check import BrokenSchedule, check_program
 from pipesim.ir.check import check as check_schedule
 from pipesim.ir.lower import lower

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from pipesim.cli.case import CostOptions, make_case
-from pipesim.cli.groups import Without
-from pipesim.cli.options import ScheduleOptions
-from pipesim.cli.outputs import Outputs
+from pipesim.cli.options.case import CostOptions, make_case
+from pipesim.cli.options.groups import Without
+from pipesim.cli.options.outputs import Outputs
+from pipesim.cli.options.schedule import ScheduleOptions
 from pipesim.cli.simulate import EngineName, engine_of, run_case, to_json, warn_if_too_large
 
 Names = Annotated[list[str], typer.Argument(help="Schedules by name, my_module.py:build, or files.")]
@@ -40,7 +40,7 @@ def compare(
     if outputs.as_json:
         print(json.dumps([to_json(case, found) for case, (_, found) in zip(cases, runs, strict=True)]))
     else:
-        from pipesim.cli.tables import comparison_table, console
+        from pipesim.cli.views.tables import comparison_table, console
 
         console().print(comparison_table([case.schedule.name for case in cases], [found for _, found in runs]))
     for case, (_, found) in zip(cases, runs, strict=True):

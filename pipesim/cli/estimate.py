@@ -8,10 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
-from pipesim.cli.case import BadCase, Case, CostOptions, make_case, notes
-from pipesim.cli.groups import Without
-from pipesim.cli.options import ScheduleOptions
-from pipesim.cli.outputs import Json
+from pipesim.cli.options.case import BadCase, Case, CostOptions, make_case, notes
+from pipesim.cli.options.groups import Without
+from pipesim.cli.options.outputs import Json
+from pipesim.cli.options.schedule import ScheduleOptions
 from pipesim.costs.costs import StageBytes
 from pipesim.costs.estimate import Estimate
 from pipesim.costs.times.layer_times import layer_parts
@@ -95,7 +95,7 @@ def _bytes(held: StageBytes, stage: int) -> dict[str, float]:
 
 
 def _print(case: Case, made: Estimate, found: Metrics) -> None:
-    from pipesim.cli.tables import console, summary
+    from pipesim.cli.views.tables import console, summary
     from pipesim.units import format_bytes, format_seconds
 
     screen = console()

@@ -9,11 +9,11 @@ from typing import Annotated, Any
 
 import typer
 
-from pipesim.cli import job
-from pipesim.cli.case import BadCase
-from pipesim.cli.groups import Without
-from pipesim.cli.job import JobChoice, require_torch
-from pipesim.cli.outputs import Outputs
+from pipesim.cli.options import job
+from pipesim.cli.options.case import BadCase
+from pipesim.cli.options.groups import Without
+from pipesim.cli.options.job import JobChoice, require_torch
+from pipesim.cli.options.outputs import Outputs
 from pipesim.cli.train import degrees_of, run_ranks
 from pipesim.costs.layouts.layout import Layout
 from pipesim.files import read_text

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from pipesim.cli.outputs import ChartFile, Json
+from pipesim.cli.options.outputs import ChartFile, Json
 from pipesim.engine.goodput import (
     Goodput,
     Reliability,
@@ -119,7 +119,7 @@ def _to_json(job: Reliability, found: Goodput, best: float, at_best: float) -> d
 def _print(job: Reliability, found: Goodput, result: dict[str, Any]) -> None:
     from rich.table import Table
 
-    from pipesim.cli.tables import console
+    from pipesim.cli.views.tables import console
     from pipesim.units import format_seconds
 
     table = Table(

@@ -20,7 +20,7 @@ from pipesim.backends.launch.slurm import Allocation, batch_script
 from pipesim.backends.launch.slurm import submit as hand_in
 from pipesim.backends.launch.ssh import GOES_ON_LATER, SSH, endpoints, host_command, local_command, run_hosts
 from pipesim.backends.launch.torchrun import BadLaunch, Job, check_nnodes, environment
-from pipesim.cli.groups import command_of
+from pipesim.cli.options.groups import command_of
 from pipesim.cli.run import check_run
 from pipesim.files import read_text, write_atomically
 

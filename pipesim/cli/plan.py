@@ -13,10 +13,10 @@ from typing import Annotated, Any
 
 import typer
 
-from pipesim.cli.outputs import Json, Workers
-from pipesim.cli.plan_report import show
-from pipesim.cli.plan_request import JobOptions, SpaceOptions, request_of, required
+from pipesim.cli.options.outputs import Json, Workers
+from pipesim.cli.options.plan_request import JobOptions, SpaceOptions, request_of, required
 from pipesim.cli.plan_serving import ServiceOptions, plan_service
+from pipesim.cli.views.plan_report import show
 from pipesim.files import require_writable, write_atomically
 from pipesim.ir.formats import write_schedule
 from pipesim.plan.detail import Detail, detail, difference

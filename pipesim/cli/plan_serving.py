@@ -99,7 +99,7 @@ def _to_json(found: ServingPlan) -> dict[str, Any]:
 def _print(found: ServingPlan, title: str, command: str) -> None:
     from rich.table import Table
 
-    from pipesim.cli.tables import console
+    from pipesim.cli.views.tables import console
 
     table = Table(title=title, title_justify="left")
     for column in (

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from pipesim.cli.outputs import Workers
+from pipesim.cli.options.outputs import Workers
 from pipesim.files import read_text, require_writable, write_atomically
 
 Rows = Annotated[Path, typer.Argument(metavar="ROWS.jsonl", help="One configuration a line (docs/rows.md).")]

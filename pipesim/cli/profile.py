@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from pipesim.cli import job
-from pipesim.cli.groups import Without
-from pipesim.cli.job import JobChoice, require_torch
-from pipesim.cli.options import Name, ScheduleOptions
+from pipesim.cli.options import job
+from pipesim.cli.options.groups import Without
+from pipesim.cli.options.job import JobChoice, require_torch
+from pipesim.cli.options.schedule import Name, ScheduleOptions
 from pipesim.costs.costs_file import write_costs_file
 from pipesim.files import require_writable
 
@@ -55,7 +55,7 @@ def measure(task: Any, choice: JobChoice, repeats: int, *, run: bool = False) ->
 def _print(lists: dict[str, list[float]], numbers: dict[str, float]) -> None:
     from rich.table import Table
 
-    from pipesim.cli.tables import console
+    from pipesim.cli.views.tables import console
     from pipesim.units import format_bytes, format_seconds
 
     table = Table(title="one microbatch on each stage", title_justify="left")

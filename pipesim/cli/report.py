@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from pipesim.cli.case import Case, CostOptions, make_case, notes
-from pipesim.cli.options import ScheduleOptions
+from pipesim.cli.options.case import Case, CostOptions, make_case, notes
+from pipesim.cli.options.schedule import ScheduleOptions
 from pipesim.cli.simulate import EngineName, engine_of, run_case, warn_if_too_large
 from pipesim.files import require_writable
 from pipesim.metrics import summarize

@@ -10,12 +10,13 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from pipesim.cli import job, train
-from pipesim.cli.case import BadCase
-from pipesim.cli.groups import Without
-from pipesim.cli.job import JobChoice, require_torch
-from pipesim.cli.options import Name, ScheduleOptions
-from pipesim.cli.outputs import Outputs
+from pipesim.cli import train
+from pipesim.cli.options import job
+from pipesim.cli.options.case import BadCase
+from pipesim.cli.options.groups import Without
+from pipesim.cli.options.job import JobChoice, require_torch
+from pipesim.cli.options.outputs import Outputs
+from pipesim.cli.options.schedule import Name, ScheduleOptions
 from pipesim.cli.train import Asked, ParallelChoice
 from pipesim.cli.training import Kept, check_kept, on_layout, train_through_failures
 from pipesim.metrics import summarize
@@ -122,7 +123,7 @@ def _report(task: Any, outcome: Any, choice: JobChoice, outputs: Outputs) -> Non
         tail = {"source": made.source, "losses": outcome.losses, "step_s": outcome.step_s}
         print(json.dumps(head | found.to_json() | tail))
         return
-    from pipesim.cli.tables import console, rank_table, summary
+    from pipesim.cli.views.tables import console, rank_table, summary
 
     screen = console()
     word = "emulated" if choice.emulate is not None else f"measured on {choice.device}"

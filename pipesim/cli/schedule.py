@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from pipesim.cli.options import Name, ScheduleOptions, schedule_from_options
-from pipesim.cli.outputs import Json
+from pipesim.cli.options.outputs import Json
+from pipesim.cli.options.schedule import Name, ScheduleOptions, schedule_from_options
 from pipesim.errors import PipesimError
 from pipesim.ir.formats import write_schedule
 from pipesim.ir.formats.json_format import dumps
@@ -43,7 +43,7 @@ def schedule(
     if as_json:
         print(dumps(made), end="")
     elif show_grid:
-        from pipesim.cli.grid import grid  # the engine takes its time to import
+        from pipesim.cli.views.grid import grid  # the engine takes its time to import
 
         print(grid(made))
     elif out is None:

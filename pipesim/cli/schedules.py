@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from pipesim.cli.outputs import Json
+from pipesim.cli.options.outputs import Json
 from pipesim.schedules.family import Family, Form
 from pipesim.schedules.lookup import families
 
@@ -50,7 +50,7 @@ def _print_table(found: dict[str, Family]) -> None:
     from rich import box
     from rich.table import Table
 
-    from pipesim.cli.tables import console
+    from pipesim.cli.views.tables import console
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in ("schedule", "needs", "options", "makespan (C = 0)", "peak activations, microbatches", "paper"):

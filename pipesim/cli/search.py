@@ -12,12 +12,12 @@ from typing import Annotated, Any
 
 import typer
 
-from pipesim.cli import case as options
-from pipesim.cli.case import BadCase, CostOptions
-from pipesim.cli.outputs import Json
-from pipesim.cli.search_output import print_result, to_json
+from pipesim.cli.options import case as options
+from pipesim.cli.options.case import BadCase, CostOptions
+from pipesim.cli.options.outputs import Json
 from pipesim.cli.search_prices import prices_of
 from pipesim.cli.search_watch import Interrupts, Watch
+from pipesim.cli.views.search_output import print_result, to_json
 from pipesim.costs.costs import WrongStages
 from pipesim.errors import PipesimError
 from pipesim.files import require_writable

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pipesim.cli.case import BadCase, CostOptions, layout_of, offered_times
+from pipesim.cli.options.case import BadCase, CostOptions, layout_of, offered_times
 from pipesim.costs.clusters.cluster import Cluster
 from pipesim.costs.costs import Costs
 from pipesim.costs.costs_file import read_costs_file

@@ -10,8 +10,8 @@ from typing import Annotated
 
 import typer
 
-from pipesim.cli.case import BadCase, Tp
-from pipesim.cli.outputs import ChartFile, Json
+from pipesim.cli.options.case import BadCase, Tp
+from pipesim.cli.options.outputs import ChartFile, Json
 from pipesim.cli.serving_workload import (
     CacheFormat,
     EngineName,
@@ -25,7 +25,7 @@ from pipesim.cli.serving_workload import (
     run_json,
     stream_of,
 )
-from pipesim.cli.tables import console
+from pipesim.cli.views.tables import console
 from pipesim.costs.clusters.cluster_catalogue import load_cluster
 from pipesim.costs.models.model_catalog import load_model
 from pipesim.files import require_writable
@@ -138,13 +138,13 @@ def _with_pool(decode: Deployment, text: str) -> Pools:
 def _show(target: Deployment | Pools, found: Service, asked: Workload, out: Path | None, as_json: bool) -> None:
     decode = target.decode if isinstance(target, Pools) else target
     if out is not None:
-        from pipesim.cli.serving_chart import write_run
+        from pipesim.cli.views.serving_chart import write_run
 
         write_run(out, _headline(decode), found)
     if as_json:
         print(json.dumps(run_json(target, found, asked)))
         return
-    from pipesim.cli.serving_tables import run_tables
+    from pipesim.cli.views.serving_tables import run_tables
 
     for table in run_tables(target, found, asked):
         console().print(table)
@@ -153,13 +153,13 @@ def _show(target: Deployment | Pools, found: Service, asked: Workload, out: Path
 def _show_curve(target: Deployment | Pools, points: Sequence[Load], out: Path | None, as_json: bool) -> None:
     decode = target.decode if isinstance(target, Pools) else target
     if out is not None:
-        from pipesim.cli.serving_chart import write_curve
+        from pipesim.cli.views.serving_chart import write_curve
 
         write_curve(out, _headline(decode), points)
     if as_json:
         print(json.dumps([{"rate_per_s": point.rate, **point.served.to_json()} for point in points]))
         return
-    from pipesim.cli.serving_tables import curve_table
+    from pipesim.cli.views.serving_tables import curve_table
 
     console().print(curve_table(_headline(decode), points))
 

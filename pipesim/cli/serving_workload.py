@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from pipesim.cli.case import BadCase
+from pipesim.cli.options.case import BadCase
 from pipesim.serving.deployment import Deployment
 from pipesim.serving.memory import largest_batch, memory_of
 from pipesim.serving.pools import Pools

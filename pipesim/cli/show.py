@@ -10,10 +10,10 @@ from typing import Annotated
 
 import typer
 
-from pipesim.cli.case import BadCase
-from pipesim.cli.groups import Without
-from pipesim.cli.outputs import Outputs
-from pipesim.cli.tables import comparison_table, console, rank_table, summary
+from pipesim.cli.options.case import BadCase
+from pipesim.cli.options.groups import Without
+from pipesim.cli.options.outputs import Outputs
+from pipesim.cli.views.tables import comparison_table, console, rank_table, summary
 from pipesim.errors import PipesimError
 from pipesim.metrics import Metrics, summarize
 from pipesim.timeline import Timeline

@@ -8,12 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
-from pipesim.cli import variation
-from pipesim.cli.case import BadCase, Case, CostOptions, make_case, notes
-from pipesim.cli.groups import Without
-from pipesim.cli.options import Name, ScheduleOptions
-from pipesim.cli.outputs import Outputs
-from pipesim.cli.variation import VariationOptions
+from pipesim.cli.options import variation
+from pipesim.cli.options.case import BadCase, Case, CostOptions, make_case, notes
+from pipesim.cli.options.groups import Without
+from pipesim.cli.options.outputs import Outputs
+from pipesim.cli.options.schedule import Name, ScheduleOptions
+from pipesim.cli.options.variation import VariationOptions
 from pipesim.engine.choose import ENGINES, Engine
 from pipesim.engine.choose import simulate as run_engine
 from pipesim.engine.durations import Durations
@@ -96,7 +96,7 @@ def warn_if_too_large(case: Case, found: Metrics) -> None:
 
 
 def _print(case: Case, found: Metrics) -> None:
-    from pipesim.cli.tables import breakdown, console, rank_table, summary
+    from pipesim.cli.views.tables import breakdown, console, rank_table, summary
 
     screen = console()
     facts = case.facts or {}
@@ -112,7 +112,7 @@ def _print(case: Case, found: Metrics) -> None:
 
 
 def _print_samples(found: Any) -> None:
-    from pipesim.cli.tables import console
+    from pipesim.cli.views.tables import console
 
     for table in variation.sample_tables(found):
         console().print(table)

@@ -14,10 +14,10 @@ from typing import Annotated, Any
 
 import typer
 
-from pipesim.cli.groups import ungrouped
-from pipesim.cli.outputs import Json, Workers, require_outputs
+from pipesim.cli.options.groups import ungrouped
+from pipesim.cli.options.outputs import Json, Workers, require_outputs
 from pipesim.cli.simulate import simulate
-from pipesim.cli.tables import console
+from pipesim.cli.views.tables import console
 from pipesim.errors import PipesimError
 from pipesim.files import write_atomically
 from pipesim.plan.processes import cores, pool

@@ -9,11 +9,11 @@ from typing import Annotated, Any, ClassVar
 
 import typer
 
-from pipesim.cli.case import BadCase, layer_counts, policy_of
-from pipesim.cli.job import JobChoice, under_torchrun
-from pipesim.cli.layout_report import report
-from pipesim.cli.options import ScheduleOptions, schedule_from_options
-from pipesim.cli.outputs import Outputs
+from pipesim.cli.options.case import BadCase, layer_counts, policy_of
+from pipesim.cli.options.job import JobChoice, under_torchrun
+from pipesim.cli.options.outputs import Outputs
+from pipesim.cli.options.schedule import ScheduleOptions, schedule_from_options
+from pipesim.cli.views.layout_report import report
 from pipesim.costs.layouts.layout import BadLayout, Layout
 from pipesim.ir.check import check_program
 from pipesim.ir.lower import lower

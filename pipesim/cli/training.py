@@ -13,9 +13,9 @@ from typing import Annotated, Any, ClassVar
 import typer
 
 from pipesim.backends.launch.ssh import GOES_ON_LATER
-from pipesim.cli import job
-from pipesim.cli.case import BadCase
-from pipesim.cli.options import schedule_from_options
+from pipesim.cli.options import job
+from pipesim.cli.options.case import BadCase
+from pipesim.cli.options.schedule import schedule_from_options
 from pipesim.cli.train import Asked, first_layout, layout_of, train_of
 from pipesim.costs.catalog_files import UnknownName
 from pipesim.costs.clusters.cluster_catalogue import plain_cluster

@@ -9,11 +9,11 @@ from typing import Annotated
 import typer
 
 from pipesim.agreement import Agreement, agree
-from pipesim.cli import job
-from pipesim.cli.groups import Without
-from pipesim.cli.job import JobChoice, require_torch
-from pipesim.cli.options import Name, ScheduleOptions
-from pipesim.cli.outputs import Outputs, require_outputs
+from pipesim.cli.options import job
+from pipesim.cli.options.groups import Without
+from pipesim.cli.options.job import JobChoice, require_torch
+from pipesim.cli.options.outputs import Outputs, require_outputs
+from pipesim.cli.options.schedule import Name, ScheduleOptions
 from pipesim.cli.profile import Repeats, measure
 from pipesim.cli.run import measured_timeline
 from pipesim.costs.costs_file import CostsFile, write_costs_file
@@ -84,7 +84,7 @@ def _judge(found: Agreement, allowed: float, as_json: bool) -> int:
 def _print(found: Agreement, within: bool, allowed: float) -> None:
     from rich.table import Table
 
-    from pipesim.cli.tables import console
+    from pipesim.cli.views.tables import console
     from pipesim.units import format_seconds
 
     table = Table(title=found.title, title_justify="left")

@@ -9,7 +9,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from pipesim.cli.groups import Without, ungrouped
+from pipesim.cli.options.groups import Without, ungrouped
 
 
 @dataclass(frozen=True)

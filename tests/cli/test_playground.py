@@ -10,7 +10,7 @@ import pytest
 
 from pipesim.cli import app
 from pipesim.cli.playground import CannotListen, NoDash, make_server
-from pipesim.cli.playground_state import NothingToShow, State, over_limit, run, state_of_query
+from pipesim.cli.playground.state import NothingToShow, State, over_limit, run, state_of_query
 from pipesim.ir.program import COMM_POLICIES
 from pipesim.schedules.catalogue import FAMILIES
 from pipesim.units import BadQuantity

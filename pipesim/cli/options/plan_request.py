@@ -7,8 +7,8 @@ from typing import Annotated, Any, ClassVar, cast
 
 import typer
 
-from pipesim.cli import case
-from pipesim.cli.case import policy_of
+from pipesim.cli.options import case
+from pipesim.cli.options.case import policy_of
 from pipesim.costs.clusters.cluster_catalogue import load_cluster
 from pipesim.costs.layouts.layout import Recompute
 from pipesim.costs.models.model_catalog import load_model

@@ -10,8 +10,8 @@ from typing import Any
 
 from dash import Dash, Input, Output, State, ctx, no_update
 
-from pipesim.cli import playground_page as page
-from pipesim.cli import playground_state as states
+from pipesim.cli.playground import page
+from pipesim.cli.playground import state as states
 from pipesim.errors import PipesimError
 from pipesim.timeline_file import save_timeline
 from pipesim.viz.chart import chart

@@ -10,8 +10,8 @@ from urllib.parse import parse_qs, urlencode
 
 import numpy as np
 
-from pipesim.cli.case import offered_times, policy_of
-from pipesim.cli.options import ScheduleOptions, schedule_from_options
+from pipesim.cli.options.case import offered_times, policy_of
+from pipesim.cli.options.schedule import ScheduleOptions, schedule_from_options
 from pipesim.costs.costs import Costs
 from pipesim.costs.network import Network, Route
 from pipesim.costs.plain import PlainCosts, plain_costs

@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar
 
 import typer
 
-from pipesim.cli.options import ScheduleOptions, schedule_from_options, transfers_of
+from pipesim.cli.options.schedule import ScheduleOptions, schedule_from_options, transfers_of
 from pipesim.costs.costs import Costs
 from pipesim.costs.costs_file import read_costs_file
 from pipesim.costs.estimate import Estimate, estimate, typical_times

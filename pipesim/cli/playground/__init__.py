@@ -57,7 +57,7 @@ def make_server(host: str, port: int) -> Any:
     """A server that has its port and does not answer yet. Raises NoDash, CannotListen."""
     if find_spec("dash") is None:
         raise NoDash
-    made = import_module("pipesim.cli.playground_app").make_app()
+    made = import_module("pipesim.cli.playground.server").make_app()
     logging.getLogger("werkzeug").setLevel(logging.ERROR)  # not a line a request
     try:
         return import_module("werkzeug.serving").make_server(host, port, made.server, threaded=True)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
-from pipesim.cli.case import Case, notes
+from pipesim.cli.options.case import Case, notes
 from pipesim.costs.times.parts import add_up
 from pipesim.idle import CAUSES
 from pipesim.metrics import Metrics

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
-from pipesim.cli.tables import console
+from pipesim.cli.views.tables import console
 from pipesim.plan.detail import REMEDY, Detail, difference, layers_text
 from pipesim.plan.planner import Found
 from pipesim.plan.relief import name_of

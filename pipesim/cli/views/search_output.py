@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-from pipesim.cli.tables import console
+from pipesim.cli.views.tables import console
 from pipesim.ir.memory import peak_activations
 from pipesim.plan.search.find import Result
 from pipesim.plan.search.rivals import Rival

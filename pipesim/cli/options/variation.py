@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import numpy as np
 import typer
 
-from pipesim.cli.case import Case
+from pipesim.cli.options.case import Case
 from pipesim.costs.costs import Costs
 from pipesim.costs.lengths import attention_part, read_lengths, with_lengths
 from pipesim.engine.durations import Durations, durations

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pipesim.cli.serving_tables import overload_text
+from pipesim.cli.views.serving_tables import overload_text
 from pipesim.files import write_atomically
 from pipesim.serving.load import Load
 from pipesim.serving.serve import Service

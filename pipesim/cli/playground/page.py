@@ -7,7 +7,7 @@ from typing import Any
 
 from dash import dcc, html
 
-from pipesim.cli.playground_state import MOST_MICROBATCHES, MOST_RANKS, MOST_VIRTUAL, State
+from pipesim.cli.playground.state import MOST_MICROBATCHES, MOST_RANKS, MOST_VIRTUAL, State
 from pipesim.ir.program import COMM_POLICIES
 from pipesim.metrics import Metrics
 from pipesim.schedules.catalogue import FAMILIES

@@ -9,8 +9,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import typer
 
-from pipesim.cli.case import BadCase, offered_times, policy_of
-from pipesim.cli.options import ScheduleOptions, schedule_from_options
+from pipesim.cli.options.case import BadCase, offered_times, policy_of
+from pipesim.cli.options.schedule import ScheduleOptions, schedule_from_options
 from pipesim.costs.plain import parse_costs
 from pipesim.engine.durations import durations
 from pipesim.errors import PipesimError

@@ -50,8 +50,8 @@ def _to_json(task: Any, found: Any, figures: Metrics, rows: list[Any], simulated
 
 
 def _print(task: Any, found: Any, figures: Metrics, rows: list[Any], simulated: Metrics | None) -> None:
-    from pipesim.cli.case import describe
-    from pipesim.cli.tables import console, rank_table, summary
+    from pipesim.cli.options.case import describe
+    from pipesim.cli.views.tables import console, rank_table, summary
 
     screen = console()
     schedule, steps = task.program.schedule, found.steps

@@ -1,0 +1,1 @@
+"""Options of commands in groups, each declared once, and what is made of them."""

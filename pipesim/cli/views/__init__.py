@@ -1,0 +1,1 @@
+"""What commands print and draw of what they found."""
