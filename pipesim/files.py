@@ -2,9 +2,11 @@
 
 import os
 import secrets
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from pipesim.errors import PipesimError
 
@@ -71,6 +73,33 @@ def require_writable(path: str | os.PathLike[str]) -> None:
         reason = _reason(error)
     if reason is not None:
         raise CannotWrite(os.fspath(path), reason)
+
+
+def require_folder(path: str | os.PathLike[str]) -> None:
+    """Raise `CannotWrite` now if no folder could be there later."""
+    target = Path(os.path.realpath(path))
+    above = next(one for one in (target, *target.parents) if one.exists())
+    if not above.is_dir():
+        raise CannotWrite(os.fspath(path), f"{above} is not a folder")
+    if not os.access(above, os.W_OK):
+        raise CannotWrite(os.fspath(path), f"the folder {above} cannot be written to")
+
+
+@contextmanager
+def written_together(folder: str | os.PathLike[str]) -> Iterator[Path]:
+    """A folder to write files to, which come to `folder` when all are written: all or none. Raises CannotWrite."""
+    target = Path(os.path.realpath(folder))
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(prefix=f".{target.name[:40]}.", suffix=".part", dir=target.parent) as part:
+            yield Path(part)
+            target.mkdir(exist_ok=True)
+            for path in Path(part).iterdir():
+                os.replace(path, target / path.name)
+    except CannotWrite as error:
+        raise CannotWrite(os.fspath(folder), error.reason) from None
+    except OSError as error:
+        raise CannotWrite(os.fspath(folder), _reason(error)) from None
 
 
 def _why_not(target: Path) -> str | None:

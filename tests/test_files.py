@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pipesim import files
-from pipesim.files import CannotRead, CannotWrite, read_text, write_atomically
+from pipesim.files import CannotRead, CannotWrite, read_text, require_folder, write_atomically, written_together
 
 
 def test_text_and_bytes(tmp_path: Path) -> None:
@@ -103,3 +103,35 @@ def test_read_text(tmp_path: Path) -> None:
             read_text(path)
     with pytest.raises(CannotRead, match="longer than 3 bytes"):
         read_text(tmp_path / "good", at_most_bytes=3)
+
+
+def test_files_that_belong_together_come_together(tmp_path: Path) -> None:
+    with written_together(tmp_path / "new" / "plan") as part:
+        write_atomically(part / "a.txt", "a")
+        write_atomically(part / "b.txt", "b")
+        assert not (tmp_path / "new" / "plan").exists()
+    assert sorted(path.name for path in (tmp_path / "new" / "plan").iterdir()) == ["a.txt", "b.txt"]
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["plan"]
+
+
+def test_a_full_disk_leaves_nothing_of_them(tmp_path: Path) -> None:
+    """A plan was saved on a disk with room for four of its six files."""
+    (tmp_path / "plan").mkdir()
+    (tmp_path / "plan" / "a.txt").write_text("old")
+
+    def save() -> None:
+        with written_together(tmp_path / "plan") as part:
+            write_atomically(part / "a.txt", "new")
+            raise OSError(28, "No space left on device")
+
+    with pytest.raises(CannotWrite, match=r"cannot write .*plan: No space left"):
+        save()
+    assert (tmp_path / "plan" / "a.txt").read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["plan"]
+
+
+def test_a_folder_that_cannot_be_is_refused_at_once(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CannotWrite, match="file is not a folder"):
+        require_folder(tmp_path / "file" / "plan")
+    require_folder(tmp_path / "new" / "plan")

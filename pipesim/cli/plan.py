@@ -13,11 +13,12 @@ from typing import Annotated, Any
 
 import typer
 
+from pipesim.cli.options.groups import changed
 from pipesim.cli.options.outputs import Json, Workers
 from pipesim.cli.options.plan_request import JobOptions, SpaceOptions, request_of, required
 from pipesim.cli.plan_serving import ServiceOptions, plan_service
 from pipesim.cli.views.plan_report import show
-from pipesim.files import require_writable, write_atomically
+from pipesim.files import require_folder, require_writable, write_atomically, written_together
 from pipesim.ir.formats import write_schedule
 from pipesim.plan.detail import Detail, detail, difference
 from pipesim.plan.evaluate import Outcome
@@ -26,7 +27,7 @@ from pipesim.plan.planner import Counts, Found, search
 from pipesim.plan.processes import cores as usable_cores
 from pipesim.plan.processes import pool
 from pipesim.plan.relief import name_of, nothing_fits
-from pipesim.plan.request import Request
+from pipesim.plan.request import ImpossibleRequest, Request
 from pipesim.plan.space import choices, cores
 from pipesim.units import format_bytes, format_seconds
 
@@ -54,8 +55,11 @@ def plan(
 
     Example: pipesim plan --model llama-3-70b --cluster dgx-h100:128 --global-batch 2048 --seq 8192
     """
+    _require(job, space, service, serving=serving)
     if out is not None:
         require_writable(out)
+    if save is not None:
+        require_folder(save)
     if serving:
         model = required("--model", job.model, "llama-3-8b")
         plan_service(model, required("--cluster", job.cluster, "dgx-h100:1"), service, as_json=as_json)
@@ -78,6 +82,15 @@ def plan(
         print(json.dumps(_to_json(found, ranking, words)))
     else:
         show(request, found, ranking, words, took_s)
+
+
+def _require(job: JobOptions, space: SpaceOptions, service: ServiceOptions, *, serving: bool) -> None:
+    """Raises ImpossibleRequest for an option of the other kind of plan, which would do nothing."""
+    training = changed(space) or changed(job, but=("model", "cluster"))
+    if serving and training is not None:
+        raise ImpossibleRequest(f"{training} with --serving", "it is of training: leave one of them out")
+    if not serving and changed(service) is not None:
+        raise ImpossibleRequest(f"{changed(service)} without --serving", "it is of serving: give --serving, too")
 
 
 def _search(request: Request, top: int, workers: int | None) -> Found:
@@ -126,14 +139,14 @@ def handover(request: Request, best: Detail, model: str, cluster: str) -> dict[s
 
 
 def _save(folder: Path, best: Detail, words: dict[str, str]) -> None:
-    """Write the winner's files, each whole. Raises CannotWrite."""
-    folder.mkdir(parents=True, exist_ok=True)
-    write_schedule(best.schedule, folder / "schedule.json")
-    write_schedule(best.schedule, folder / "schedule.csv")
-    write_atomically(folder / "commands.sh", f"{words['simulate']}\n{words['launch']}\n")
-    write_atomically(folder / "megatron.args", words["megatron"] + "\n")
-    write_atomically(folder / "torchtitan.toml", words["torchtitan"])
-    write_atomically(folder / "plan.json", json.dumps(best.to_json(), indent=1) + "\n")
+    """Write the winner's files, all or none. Raises CannotWrite."""
+    with written_together(folder) as part:
+        write_schedule(best.schedule, part / "schedule.json")
+        write_schedule(best.schedule, part / "schedule.csv")
+        write_atomically(part / "commands.sh", f"{words['simulate']}\n{words['launch']}\n")
+        write_atomically(part / "megatron.args", words["megatron"] + "\n")
+        write_atomically(part / "torchtitan.toml", words["torchtitan"])
+        write_atomically(part / "plan.json", json.dumps(best.to_json(), indent=1) + "\n")
 
 
 def _chart(request: Request, found: Found, out: Path) -> None:

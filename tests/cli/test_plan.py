@@ -67,3 +67,17 @@ def test_what_cannot_be_planned(given: list[str], message: str, capsys: pytest.C
 def test_the_batch_must_be_given(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "--model", "llama-3-8b", "--cluster", "dgx-h100:1"]) == 2
     assert "no --global-batch; give one, e.g. --global-batch 1024" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (["--slo", "ttft=1s"], "--slo without --serving"),
+        (["--input", "5"], "--input without --serving"),
+        (["--serving", "--zero", "1"], "--zero with --serving"),
+        (["--save", "/dev/null/plan"], "/dev/null is not a folder"),
+    ],
+)
+def test_options_that_would_do_nothing(given: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "--model", "llama-3-8b", "--cluster", "dgx-h100:1", *given]) == 2
+    assert says in capsys.readouterr().err

@@ -72,3 +72,9 @@ def test_one_trace_file_holds_one_run(tmp_path: Path, capsys: pytest.CaptureFixt
     run = str(saved(tmp_path))
     assert app.main(["show", run, run, "--trace", str(tmp_path / "t.json")]) == 2
     assert "these files hold 2 runs" in capsys.readouterr().err
+
+
+def test_a_step_of_a_saved_timeline_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It was taken, and nothing was done with it."""
+    assert app.main(["show", str(saved(tmp_path)), "--step", "5"]) == 2
+    assert "--step 5 without a profiler trace" in capsys.readouterr().err

@@ -95,6 +95,10 @@ def test_a_layout_that_does_not_fit_is_simulated_and_flagged(capsys: pytest.Capt
 
 PLAIN = ["-p", "4", "-m", "8", "--costs", "F=1,B=2"]
 WRONG = [
+    (["simulate", "1f1b", "-p", "2", "-m", "2", "--costs", "F=1,B=2", "--tp", "8"], "--tp with --costs"),
+    (["simulate", "1f1b", "-p", "2", "-m", "2", "--costs", "F=1,B=2", "--out", "a", "--trace", "a"], "are one file"),
+    (["simulate", "1f1b", "-p", "2", "-m", "2", "--costs", "F=1,B=2", "--timeline", "a.txt"], ".npz or .jsonl works"),
+    (["simulate", "1f1b", "-p", "2", "-m", "2", "--costs", "F=1,B=2", "--memory-limit", "3GB"], "4mb or 4"),
     (["simulate", "1f1bb", *PLAIN], "1f1b"),
     (["simulate", "1f1b", "-p", "4", "-m", "8"], "no times given; give --costs F=1,I=1,W=1, or --model and --cluster"),
     (["simulate", "zb-h1", *PLAIN], "give I and W"),

@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar
 
 import typer
 
+from pipesim.cli.options.groups import changed
 from pipesim.cli.options.schedule import ScheduleOptions, schedule_from_options, transfers_of
 from pipesim.costs.costs import Costs
 from pipesim.costs.costs_file import read_costs_file
@@ -125,6 +126,9 @@ def make_case(name: str, schedule: ScheduleOptions, options: CostOptions, *, len
         raise BadCase(
             "no times given", "give --costs F=1,I=1,W=1, or --model and --cluster (e.g. llama-3-8b, dgx-h100:1)"
         )
+    unused = changed(options, but=("costs", "comm"))
+    if unused is not None:
+        raise BadCase(f"{unused} with --costs, which are of a layout already", "leave it out, or give --model")
     return _case_of_numbers(name, schedule, options.costs, comm, lenient)
 
 

@@ -13,7 +13,7 @@ other defaults to all its options.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from copy import copy
 from dataclasses import dataclass, fields, is_dataclass
 from functools import wraps
@@ -96,3 +96,15 @@ def _in_panel(annotation: Any, panel: str | None) -> Any:
     info = copy(info)
     info.rich_help_panel = info.rich_help_panel or panel
     return Annotated[base, info]
+
+
+def changed(group: Any, *, but: Collection[str] = ()) -> str | None:
+    """An option of the group that is not as usual, as it is given on a command line; None where all are.
+
+    but: fields that may be.
+    """
+    usual, hints = type(group)(), get_type_hints(type(group), include_extras=True)
+    for field in fields(group):
+        if field.name not in but and getattr(group, field.name) != getattr(usual, field.name):
+            return str(get_args(hints[field.name])[1].default)  # the first of its names, where typer keeps it
+    return None
