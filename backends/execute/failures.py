@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -76,8 +75,3 @@ def one_line(error: BaseException) -> str:
     """Type and message of an error in one line; our own say all in their message."""
     text = " ".join(str(error).split())
     return text if isinstance(error, PipesimError) else f"{type(error).__name__}: {text}"
-
-
-def rank_of_process() -> int:
-    """Rank of this process as its launcher has said, 0 without one."""
-    return int(os.environ.get("RANK", "0"))

@@ -48,10 +48,6 @@ class Row:
             "stood_still_s": self.seconds.exposed,
         }
 
-    @property
-    def agrees(self) -> bool:
-        return self.measured == self.predicted
-
 
 def measured_traffic(collectives: Sequence[Collective]) -> Measured:
     """What a rank has recorded in one step."""

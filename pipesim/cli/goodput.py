@@ -21,8 +21,6 @@ from pipesim.errors import PipesimError
 from pipesim.files import require_writable
 from pipesim.units import parse_seconds
 
-Time = Annotated[str, typer.Option(metavar="TIME")]
-
 
 @dataclass(eq=False)
 class BadRate(PipesimError):
@@ -37,13 +35,17 @@ class BadRate(PipesimError):
 def goodput(
     gpus: Annotated[int, typer.Option("--gpus", min=1, help="GPUs of the job.")],
     mtbf: Annotated[str, typer.Option("--mtbf", help="Mean time between failures: 50000h/gpu or 3h/job.")],
-    checkpoint_every: Annotated[str, typer.Option(help="Work between two checkpoints, or `best`.")] = "best",
-    checkpoint_stall: Annotated[str, typer.Option(help="How long training stands still for one.")] = "10s",
+    checkpoint_every: Annotated[
+        str, typer.Option(metavar="TIME", help="Work between two checkpoints, or `best`.")
+    ] = "best",
+    checkpoint_stall: Annotated[
+        str, typer.Option(metavar="TIME", help="How long training stands still for one.")
+    ] = "10s",
     checkpoint_write: Annotated[
-        str, typer.Option(help="Until one is complete (asynchronous: above the stall).")
+        str, typer.Option(metavar="TIME", help="Until one is complete (asynchronous: above the stall).")
     ] = "60s",
-    detect: Annotated[str, typer.Option(help="Until a failure is noticed.")] = "60s",
-    restart: Annotated[str, typer.Option(help="Until training goes on, loading included.")] = "5min",
+    detect: Annotated[str, typer.Option(metavar="TIME", help="Until a failure is noticed.")] = "60s",
+    restart: Annotated[str, typer.Option(metavar="TIME", help="Until training goes on, loading included.")] = "5min",
     days: Annotated[float, typer.Option(min=0.01, max=10_000, help="Length of the run.")] = 30.0,
     samples: Annotated[int, typer.Option(min=2, max=100_000, help="Simulated runs.")] = 200,
     seed: Annotated[int, typer.Option(min=0, help="Same seed, same numbers.")] = 0,

@@ -28,7 +28,6 @@ class Kind(IntEnum):
 
 
 COMPUTE = (Kind.F, Kind.B, Kind.I, Kind.W)
-BACKWARD = (Kind.B, Kind.I)  # the kinds that give the gradient of a stage's input
 MOVES = (Kind.X, Kind.L)
 
 _TEXT = re.compile(r"(\d{1,9})([FBIWXL])(\d{1,9})(?:\.(\d{1,9}))?")

@@ -61,11 +61,6 @@ def one_shot_latency() -> float:
     return float(read_catalogue("serving.yaml")["one_shot_latency"])
 
 
-def engine_names() -> tuple[str, ...]:
-    """Engines of the catalogue."""
-    return tuple(read_catalogue("serving.yaml")["engines"])
-
-
 @cache
 def find_engine(name: str) -> Engine:
     """Engine of the catalogue by name. Raises UnknownName."""
