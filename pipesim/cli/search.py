@@ -12,8 +12,8 @@ from typing import Annotated, Any
 
 import typer
 
-from pipesim.cli.options import case as options
 from pipesim.cli.options.case import BadCase, CostOptions
+from pipesim.cli.options.groups import Without
 from pipesim.cli.options.outputs import Json
 from pipesim.cli.search_prices import prices_of
 from pipesim.cli.search_watch import Interrupts, Watch
@@ -75,6 +75,7 @@ Out = Annotated[Path | None, typer.Option("--out", help="The schedule: .json, .c
 
 def search(
     ranks: Ranks,
+    costs: Annotated[CostOptions, Without("cp", "ep", "split", "comm", "overlap")],
     microbatches: Microbatches = None,
     virtual: Virtual = None,
     placement: PlacementText = None,
@@ -88,16 +89,6 @@ def search(
     may_offload: MayOffload = None,
     rearrange: Rearrange = False,
     seed: Seed = 0,
-    costs: options.CostsText = None,
-    model: options.ModelName = None,
-    cluster: options.ClusterName = None,
-    tp: options.Tp = 1,
-    dp: options.Dp = None,
-    micro_batch: options.MicroBatch = 1,
-    global_batch: options.GlobalBatch = None,
-    seq: options.Seq = 4096,
-    recompute: options.RecomputeName = "none",
-    zero: options.Zero = 0,
     out: Out = None,
     as_json: Json = False,
 ) -> None:
@@ -107,11 +98,7 @@ def search(
     """
     if out is not None:
         _require_out(out)
-    given = CostOptions(
-        costs, model, cluster, tp, dp, micro_batch=micro_batch, global_batch=global_batch, seq=seq, recompute=recompute,
-        zero=zero,
-    )  # fmt: skip
-    prices, times, count = prices_of(given, ranks, microbatches)
+    prices, times, count = prices_of(costs, ranks, microbatches)
     _require_size(ranks, ranks * (virtual or 1), count)
     limit = None if memory_limit is None else parse_limit(memory_limit)
     places = usual(ranks=ranks, virtual=virtual)

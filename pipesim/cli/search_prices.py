@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pipesim.cli.options.case import BadCase, CostOptions, layout_of, offered_times
+from pipesim.cli.options.groups import changed
 from pipesim.costs.clusters.cluster import Cluster
 from pipesim.costs.costs import Costs
 from pipesim.costs.costs_file import read_costs_file
@@ -40,6 +41,9 @@ def prices_of(given: CostOptions, ranks: int, microbatches: int | None) -> tuple
         if given.costs is not None:
             raise BadCase("--costs and --model are two sources of times", "give one of them")
         return _of_model(given, ranks, microbatches)
+    unused = changed(given, but=("costs",))
+    if unused is not None:
+        raise BadCase(f"{unused} with --costs, which are of a layout already", "leave it out, or give --model")
     if given.costs is None:
         raise BadCase("no times given", "give --costs F=1,I=1,W=1, a costs file, or --model and --cluster")
     if microbatches is None:
