@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Literal
 
+from pipesim.ir.schedule import Schedule
 from pipesim.schedules.constraints import Unsuitable
 from pipesim.schedules.job import Job, Orders
 from pipesim.schedules.squeeze import Rule, Run, push_back, squeeze
@@ -39,6 +40,11 @@ class _Found:
     run: Run
     first: First
     rules: tuple[Rule, ...]
+
+
+def orders_of(build: Callable[..., Schedule]) -> First:
+    """The orders of a published family as first ones."""
+    return lambda job: job.numbers(build(ranks=job.placement.ranks, microbatches=job.microbatches))
 
 
 def shortest(job: Job, known: Sequence[First], firsts: Iterable[First], objective: Objective = "makespan") -> Run:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 from pipesim.ir.placement import vee
@@ -10,7 +10,7 @@ from pipesim.ir.schedule import Schedule
 from pipesim.schedules.constraints import require_counts
 from pipesim.schedules.job import Job, Orders
 from pipesim.schedules.periodic import layouts
-from pipesim.schedules.search import First, Objective, objective_of, shortest
+from pipesim.schedules.search import First, Objective, objective_of, orders_of, shortest
 from pipesim.schedules.squeeze import Run
 from pipesim.schedules.times import Seconds, memory_of, stage_times
 from pipesim.schedules.v_half import v_half
@@ -49,12 +49,8 @@ def v_auto(
 
 def shortest_vee(job: Job, objective: Objective) -> Run:
     """The best run found of a job whose stages are placed in a V."""
-    known = [_numbered(zb_v_equal), _numbered(v_half), _numbered(v_min), _one_by_one]
+    known = [orders_of(zb_v_equal), orders_of(v_half), orders_of(v_min), _one_by_one]
     return shortest(job, known, _steady(job), objective)
-
-
-def _numbered(build: Callable[..., Schedule]) -> First:
-    return lambda job: job.numbers(build(ranks=job.placement.ranks, microbatches=job.microbatches))
 
 
 def _steady(job: Job) -> Iterator[First]:

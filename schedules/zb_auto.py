@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 
 from pipesim.ir.placement import linear
 from pipesim.ir.schedule import Schedule
 from pipesim.schedules.constraints import require_counts
 from pipesim.schedules.job import Job, Orders
-from pipesim.schedules.search import First, Objective, objective_of, shortest
+from pipesim.schedules.search import First, Objective, objective_of, orders_of, shortest
 from pipesim.schedules.times import Seconds, Times, memory_of, stage_times
 from pipesim.schedules.weave import each_microbatch, weave
 from pipesim.schedules.zb_h1 import zb_h1
@@ -47,13 +47,9 @@ def zb_auto(
     times = stage_times("zb-auto", linear(ranks), forward, input_grad, weight_grad, latency)
     memory = memory_of("zb-auto", 2.0 * ranks if memory_limit is None else memory_limit, input_release)
     job = Job(linear(ranks), microbatches, times, memory)
-    known = [_numbered(zb_h1), _numbered(zb_h2)]
+    known = [orders_of(zb_h1), orders_of(zb_h2)]
     run = shortest(job, known, _first_orders(times), objective_of("zb-auto", objective))
     return job.schedule("zb-auto", run.orders)
-
-
-def _numbered(build: Callable[..., Schedule]) -> First:
-    return lambda job: job.numbers(build(ranks=job.placement.ranks, microbatches=job.microbatches))
 
 
 def _first_orders(times: Times) -> Iterator[First]:
