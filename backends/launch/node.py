@@ -9,16 +9,20 @@ another job has taken over; 128 + number of the signal that ended it.
 
 from __future__ import annotations
 
+import os
+import shutil
 import socket
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import psutil
 from torch.distributed import DistError
 from torch.distributed.elastic.multiprocessing import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
@@ -27,6 +31,8 @@ from torch.distributed.launcher.api import elastic_launch
 from torch.distributed.run import config_from_args, get_args_parser
 
 from pipesim.backends.job.signals import GOES_ON_LATER, LEFT_TO_TORCH, Workers, signals_to_workers
+from pipesim.backends.launch.pulse import Pulse
+from pipesim.backends.launch.torchrun import NODE
 
 _FIRST_WAIT_S = 180.0  # nodes start at different times
 _NEXT_WAIT_S = 90.0  # they notice a loss at different times: a worker's timeout later at most
@@ -37,6 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run this node's part; the exit status."""
     parser = get_args_parser()
     parser.add_argument("--node", type=int, help="which of the endpoints is this node's")
+    parser.add_argument("--begin", type=int, help="at which endpoint, where a node that starts looks for the others")
     given = parser.parse_args(arguments)
     given.signals_to_handle = LEFT_TO_TORCH
     endpoints = given.rdzv_endpoint.split(",")
@@ -52,12 +59,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(given: Any, endpoints: Sequence[str], workers: Workers) -> int:
     """At one endpoint after the other, until the job is over."""
-    first = _where_the_others_are(endpoints, given.node) if len(endpoints) > 1 else 0
+    first = given.begin
+    if first is None:
+        first = _where_the_others_are(endpoints, given.node) if len(endpoints) > 1 else 0
     for number, endpoint in list(enumerate(endpoints))[first:]:
         try:
             if given.node is not None and number != given.node:
                 _wait_for(endpoint, _FIRST_WAIT_S if number == 0 else _NEXT_WAIT_S)
-            _launch(given, number, endpoint)
+            with _looking_after(given, endpoint, number, workers):
+                _launch(given, number, endpoint)
         except (RendezvousConnectionError, DistError) as error:
             _say(f"the rendezvous at {endpoint} is lost ({_first_line(error)})")
         except (ChildFailedError, RendezvousError) as error:
@@ -76,6 +86,32 @@ def _launch(given: Any, number: int, endpoint: str) -> None:
     if "," in given.rdzv_endpoint:
         config = replace(config, rdzv_endpoint=endpoint, run_id=f"{config.run_id}-{number}")
     elastic_launch(config, command)(*arguments)
+
+
+@contextmanager
+def _looking_after(given: Any, endpoint: str, number: int, workers: Workers) -> Iterator[None]:
+    """Another node's rendezvous, in an elastic job: where it answers no more, this process begins anew at the next."""
+    if "," not in given.rdzv_endpoint or number == given.node:
+        yield
+        return
+    pulse = Pulse(endpoint, lambda: _begin_anew(endpoint, number, workers))
+    try:
+        yield
+    finally:
+        pulse.end()
+
+
+def _begin_anew(endpoint: str, number: int, workers: Workers) -> None:
+    """The main thread waits for an answer without end, and nothing reaches it there."""
+    _say(f"the rendezvous at {endpoint} is lost (it answers no more)")
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+    shutil.rmtree(workers.folder, ignore_errors=True)
+    if workers.asked:
+        os._exit(GOES_ON_LATER)
+    command = [word for word in sys.argv[1:] if not word.startswith("--begin=")]
+    os.execv(sys.executable, [sys.executable, "-m", NODE, f"--begin={number + 1}", *command])
 
 
 def _wait_for(endpoint: str, wait_s: float) -> None:

@@ -7,16 +7,19 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
+from torch.distributed import TCPStore
 from torch.distributed.elastic.multiprocessing import SignalException
 
 from pipesim.backends.job import signals
 from pipesim.backends.job.signals import Workers, answer, signals_to_workers
 from pipesim.backends.launch import ssh
 from pipesim.backends.launch.node import _where_the_others_are, main
+from pipesim.backends.launch.pulse import Pulse
 from tests.backends.group import free_port
 
 
@@ -78,3 +81,14 @@ def test_a_signal_ends_workers_that_do_not_listen(tmp_path: Path) -> None:
     with pytest.raises(SignalException, match="ended by SIGUSR1"):
         Workers(tmp_path).take(signal.SIGUSR1, None)
     assert not answer("stopped")  # nobody asked
+
+
+def test_a_rendezvous_that_takes_connections_and_says_nothing_is_lost() -> None:
+    """As that of a process that is stopped; one that answers is not."""
+    alive, lost = TCPStore("127.0.0.1", free_port(), None, True), threading.Event()
+    pulse = Pulse(f"127.0.0.1:{alive.port}", lost.set, every_s=0.05, lost_s=0.5)
+    assert not lost.wait(1.5)
+    pulse.end()
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        Pulse(f"127.0.0.1:{silent.getsockname()[1]}", lost.set, every_s=0.05, lost_s=0.5)
+        assert lost.wait(30)
