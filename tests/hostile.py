@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator
+from copy import deepcopy
 from typing import Any
 
 VALUES: tuple[Any, ...] = (
@@ -28,7 +29,7 @@ def changed_json(text: str, draw: random.Random) -> str:
         if draw.random() < 0.15:
             del inside[path[-1]]
         else:
-            inside[path[-1]] = draw.choice(VALUES)
+            inside[path[-1]] = deepcopy(draw.choice(VALUES))  # which may be changed next
     return json.dumps(document)
 
 

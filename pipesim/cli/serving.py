@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from pipesim.cli.options.outputs import ChartFile, Json
-from pipesim.cli.options.service import DeploymentOptions, WorkloadOptions, deployment_of, workload_of
+from pipesim.cli.serving_options import DeploymentOptions, WorkloadOptions, deployment_of, workload_of
 from pipesim.cli.serving_workload import Workload, per_second, progress, run_json, stream_of
 from pipesim.cli.views.tables import console
 from pipesim.files import require_writable

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 from pipesim.costs.clusters.cluster import Cluster
 from pipesim.costs.clusters.cluster_catalogue import plain_cluster
 from pipesim.costs.clusters.gpu import Gpu, find_gpu, gpu_keys
-from pipesim.costs.layouts.row_layout import Row
 from pipesim.costs.models.model import Model
+from pipesim.costs.rows import Row, count_of, words_of
 from pipesim.errors import PipesimError
 from pipesim.serving.bench import requests_sent, tuned_limits
 from pipesim.serving.build import instance_of
-from pipesim.serving.deployment import BadDeployment, Deployment
+from pipesim.serving.deployment import Deployment
 from pipesim.serving.encoder import drawn_lengths, forward_seconds, microbatches_of
 from pipesim.serving.engine import closest_engine
 from pipesim.serving.formats import weight_format
@@ -30,7 +31,6 @@ _CLOSED_LOOP_ROUNDS = 10
 """Requests of a closed loop, over its concurrency: enough for a steady state."""
 _FEWEST = 100
 _NODE_GPUS = 8
-_MOST = 1_000_000_000  # of anything that is counted
 
 
 def is_inference(row: Mapping[str, object]) -> bool:
@@ -38,9 +38,12 @@ def is_inference(row: Mapping[str, object]) -> bool:
     return "input_len" in row or "output_len" in row or "engine" in row
 
 
+_count = partial(count_of, least=0)  # 0 is no output, or the usual
+
+
 def predict_inference(row: Mapping[str, object]) -> dict[str, float]:
     """Every figure that a row of its kind measures. Raises PipesimError where the row does not say enough."""
-    kind = _text(row, "kind")
+    kind = words_of(row, "kind")
     if kind == "prefill_like_forward" or _count(row, "output_len", 1) == 0:
         return {"latency_s": _forward(row)}
     if kind == "offline_max_throughput" or ("throughput" in kind and row.get("batch") is None):
@@ -52,17 +55,17 @@ def predict_inference(row: Mapping[str, object]) -> dict[str, float]:
 
 def deployment_of(row: Row) -> Deployment:
     """Model, cluster, split, formats and engine of a row."""
-    engine = closest_engine(_text(row, "engine"))
+    engine = closest_engine(words_of(row, "engine"))
     tp, pp = _count(row, "tp", 1), _count(row, "pp", 1)
     gpus = max(_count(row, "num_gpus", tp * pp), tp * pp)
-    fields = {**row, "arch": "llama" if "llama" in _text(row, "arch") or row.get("gated_mlp") else "gpt"}
+    fields = {**row, "arch": "llama" if "llama" in words_of(row, "arch") or row.get("gated_mlp") else "gpt"}
     fields.setdefault("vocab", 1)
     model = Model.from_fields({key: value for key, value in fields.items() if value is not None})
-    weights = weight_format(_text(row, "precision") or "bf16")
+    weights = weight_format(words_of(row, "precision") or "bf16")
     narrow = engine.name.startswith("trt-llm") and weights.name in ("fp8", "fp4")  # its checkpoints' caches are fp8
     return Deployment(
         model=model,
-        cluster=_cluster(_gpu(str(row.get("gpu") or "")), gpus, _text(row, "fabric")),
+        cluster=_cluster(_gpu(str(row.get("gpu") or "")), gpus, words_of(row, "fabric")),
         tp=tp,
         pp=pp,
         replicas=max(1, _count(row, "dp", 1)),
@@ -77,7 +80,7 @@ def _forward(row: Row) -> float:
     """An encoder's forward, or a prompt's without any output."""
     deployment = deployment_of(row)
     batch, seq = _count(row, "batch", 1), _count(row, "input_len", 1)
-    if "bert" in _text(row, "arch") and deployment.engine.name == "faster-transformer":
+    if "bert" in words_of(row, "arch") and deployment.engine.name == "faster-transformer":
         lengths = drawn_lengths(batch, seq, deployment.model.hidden)
     else:
         lengths = (seq,) * batch
@@ -88,7 +91,11 @@ def _forward(row: Row) -> float:
 def _static(row: Row) -> Served:
     """A batch that starts together and ends together."""
     deployment = deployment_of(row)
-    batch, prompt, output = _count(row, "batch", 1), _count(row, "input_len", 1), _count(row, "output_len", 1)
+    batch, prompt, output = (
+        _count(row, "batch", 1),
+        _count(row, "input_len", 1),
+        _count(row, "output_len", 1),
+    )
     groups = deployment.pp if batch % deployment.pp == 0 and not deployment.engine.in_turn else 1
     deployment = replace(deployment, batch=batch, tokens=batch * prompt, chunked=False, groups=groups)
     return _served(deployment, at_once(count=batch, prompt=prompt, output=output))
@@ -96,7 +103,11 @@ def _static(row: Row) -> Served:
 
 def _closed_loop(row: Row) -> Served:
     deployment = deployment_of(row)
-    clients, prompt, output = _count(row, "batch", 1), _count(row, "input_len", 1), _count(row, "output_len", 1)
+    clients, prompt, output = (
+        _count(row, "batch", 1),
+        _count(row, "input_len", 1),
+        _count(row, "output_len", 1),
+    )
     count = max(_CLOSED_LOOP_ROUNDS * clients, min(_FEWEST, 10 * clients))
     return _served(deployment, at_once(count=count, prompt=prompt, output=output, concurrency=clients))
 
@@ -154,19 +165,3 @@ def _gpu(text: str) -> Gpu:
                 return gpu
         word = low.replace("(", " ").split()[0] if low.split() else ""
         return find_gpu(word)
-
-
-def _text(row: Row, key: str) -> str:
-    value = row.get(key)
-    return value.lower() if isinstance(value, str) else ""
-
-
-def _count(row: Row, key: str, default: int) -> int:
-    value = row.get(key)
-    if value is None:
-        return default
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MOST:
-        raise BadDeployment(f"{key}={value!r:.40} must be a whole number", f"0 to {_MOST:,} work")
-    return value

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import lru_cache
 
 from pipesim.costs.clusters.cluster import Cluster
 from pipesim.costs.clusters.cluster_catalogue import MOST_NODES, plain_cluster
 from pipesim.costs.clusters.cluster_parts import BadCluster
 from pipesim.costs.clusters.gpu import Gpu, find_gpu
-
-Row = Mapping[str, object]
+from pipesim.costs.rows import Row, count_of, words_of
 
 _FABRICS = (
     ("efa", "efa-busy"),  # a cluster in use; idle ones are `efa` in cluster files
@@ -30,31 +28,32 @@ _SLOWEST_GBIT, _FASTEST_GBIT = 1e-3, 1e9
 
 
 def cluster_of_row(row: Row) -> tuple[Cluster, dict[str, object]]:
-    """The cluster, and what the row did not say of it. Raises UnknownName for a GPU, BadCluster for numbers."""
+    """The cluster, and what the row did not say of it. Raises UnknownName for a GPU, BadRow and BadCluster for
+    numbers."""
     assumed: dict[str, object] = {}
     gpu = find_gpu(str(row.get("gpu") or ""))
-    gpus = _count(row, "num_gpus", _degrees(row))
+    gpus = count_of(row, "num_gpus", _degrees(row))
     if gpus > _MOST_GPUS:
         raise BadCluster("of the row", f"num_gpus={gpus} must be at most {_MOST_GPUS}")
-    text = str(row.get("fabric") or "").lower()
-    per_node = _count(row, "gpus_per_node", _RACK if gpu.key.startswith("gb") else 8)
+    fabric = words_of(row, "fabric")
+    per_node = count_of(row, "gpus_per_node", _RACK if gpu.key.startswith("gb") else 8)
     if row.get("gpus_per_node") is None:
         assumed["gpus_per_node"] = per_node
-    if "nvlink-domain" in text:
-        domain = "".join(letter for letter in text.partition("domain")[2] if letter.isdecimal())
+    if "nvlink-domain" in fabric:
+        domain = "".join(letter for letter in fabric.partition("domain")[2] if letter.isdecimal())
         per_node = max(per_node, int(domain or _RACK))
     per_node = min(per_node, gpus)
     while gpus % per_node:  # a node that is not full
         per_node -= 1
     nodes = gpus // per_node
-    kind = next((kind for word, kind in _FABRICS if word in text), None)
+    kind = next((kind for word, kind in _FABRICS if word in fabric), None)
     rate = row.get("node_network_gbit_s")
     known = isinstance(rate, int | float) and not isinstance(rate, bool) and rate > 0
     if isinstance(rate, int | float) and known and not _SLOWEST_GBIT <= rate <= _FASTEST_GBIT:
         raise BadCluster("of the row", f"node_network_gbit_s={rate} must be {_SLOWEST_GBIT:g} to {_FASTEST_GBIT:g}")
     whole = _usual(gpu, per_node)
     if isinstance(rate, int | float) and known:
-        whole = rate * max(1.0, per_node / _count(row, "gpus_per_node", per_node))
+        whole = rate * max(1.0, per_node / count_of(row, "gpus_per_node", per_node))
     if nodes > 1 and kind is None:
         assumed["fabric"] = "infiniband"
     if nodes > 1 and not known:
@@ -69,19 +68,8 @@ def _usual(gpu: Gpu, per_node: int) -> float:
 def _degrees(row: Row) -> int:
     total = 1
     for axis in ("tp", "pp", "dp", "cp"):
-        total *= _count(row, axis, 1)
+        total *= count_of(row, axis, 1)
     return total
-
-
-def _count(row: Row, key: str, default: int) -> int:
-    value = row.get(key)
-    if value is None:
-        return default
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise BadCluster("of the row", f"{key}={value!r} must be a whole number of at least 1")
-    return value
 
 
 @lru_cache(maxsize=1024)

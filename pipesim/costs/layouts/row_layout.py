@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from pipesim.costs.layouts.frameworks import Framework, closest_framework
 from pipesim.costs.layouts.layout import RECOMPUTE_MODULES, BadLayout, Layout
 from pipesim.costs.layouts.precision import closest_precision
-
-Row = Mapping[str, object]
+from pipesim.costs.rows import Row, count_of, words_of
 
 _SPLITS: dict[str, str] = {
     "even": "even",
@@ -39,10 +38,10 @@ class RowLayout:
 def layout_of_row(row: Row) -> RowLayout:
     """Layout of a row in the format of `docs/` (`tp`, `pp`, `micro_batch`, `recompute`, `stage_split`, ...).
 
-    Raises BadLayout where numbers are missing, are no whole numbers, or do not fit together.
+    Raises BadRow where numbers are missing or are none, BadLayout where they do not fit together.
     """
     assumed: dict[str, object] = {}
-    framework = closest_framework(_text(row, "framework"))
+    framework = closest_framework(words_of(row, "framework"))
     sizes = _sizes(row, assumed)
     if not row.get("framework"):
         assumed["framework"] = framework.name
@@ -62,53 +61,37 @@ def layout_of_row(row: Row) -> RowLayout:
         precision=_precision(row, framework.half, assumed),
         attention=_attention(row, framework, assumed),  # type: ignore[arg-type]
         attention_kernel=_attention_kernel(row),  # type: ignore[arg-type]
-        eager_norm="no fused rmsnorm" in _text(row, "notes"),
+        eager_norm="no fused rmsnorm" in words_of(row, "notes"),
         split=_split(row, framework.split, sizes["pp"] * sizes["virtual"], assumed),  # type: ignore[arg-type]
         vocabulary=_vocabulary(row),  # type: ignore[arg-type]
         vocabulary_over_tp=framework.vocabulary_over_tp,
         context_comm=_context_comm(row),  # type: ignore[arg-type]
-        framework=_text(row, "framework") or framework.name,
+        framework=words_of(row, "framework") or framework.name,
     )
     return RowLayout(layout, assumed)
 
 
-def _text(row: Row, key: str) -> str:
-    value = row.get(key)
-    return value.lower() if isinstance(value, str) else ""
-
-
-def _whole(row: Row, key: str, default: int | None = None) -> int:
-    value = row.get(key)
-    if value is None and default is not None:
-        return default
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise BadLayout(f"{key}={value!r} must be a whole number", f"1 and more work for {key}")
-    return value
-
-
 def _sizes(row: Row, assumed: dict[str, object]) -> dict[str, int]:
     """Degrees of parallelism, batch and sequence; data parallelism fills the GPUs that are left."""
-    sizes = {name: _whole(row, name, 1) for name in ("tp", "pp", "cp", "ep")}
-    sizes["virtual"] = _whole(row, "vp", 1)
+    sizes = {name: count_of(row, name, 1) for name in ("tp", "pp", "cp", "ep")}
+    sizes["virtual"] = count_of(row, "vp", 1)
     rest = sizes["tp"] * sizes["pp"] * sizes["cp"]
-    gpus = _whole(row, "num_gpus", rest * _whole(row, "dp", 1))
+    gpus = count_of(row, "num_gpus", rest * count_of(row, "dp", 1))
     if row.get("dp") is None:
         if gpus % rest:
             raise BadLayout(f"num_gpus={gpus} is not a multiple of tp·pp·cp={rest}", f"a multiple of {rest} works")
         assumed["dp"] = gpus // rest
-    sizes["dp"] = _whole(row, "dp", max(1, gpus // rest))
-    sizes["seq"] = _whole(row, "seq")
+    sizes["dp"] = count_of(row, "dp", max(1, gpus // rest))
+    sizes["seq"] = count_of(row, "seq")
     sizes["micro_batch"] = _micro_batch(row, sizes["dp"], assumed)
     unit = sizes["dp"] * sizes["micro_batch"]
-    sizes["global_batch"] = _whole(row, "global_batch", unit * _whole(row, "num_microbatches", 1))
+    sizes["global_batch"] = count_of(row, "global_batch", unit * count_of(row, "num_microbatches", 1))
     return sizes
 
 
 def _micro_batch(row: Row, dp: int, assumed: dict[str, object]) -> int:
     if row.get("micro_batch") is not None:
-        return _whole(row, "micro_batch")
+        return count_of(row, "micro_batch")
     batch, count = row.get("global_batch"), row.get("num_microbatches")
     if isinstance(batch, int) and isinstance(count, int) and count > 0 and batch % (dp * count) == 0:
         return max(1, batch // (dp * count))
@@ -129,7 +112,7 @@ def _zero_stage(row: Row, usual: int, assumed: dict[str, object]) -> int:
 
 def _recompute(row: Row, assumed: dict[str, object]) -> tuple[str, tuple[str, ...]]:
     """Mode and the modules of the selective one: "full?", "selective (core_attention, mlp)", "none" ..."""
-    text = _text(row, "recompute").replace("-", "_")
+    text = words_of(row, "recompute").replace("-", "_")
     named = tuple(module for module in RECOMPUTE_MODULES if re.search(rf"\b{module}\b", text))
     if "select" in text or (named and "full" not in text):
         return "selective", named or ("core_attention",)
@@ -141,7 +124,7 @@ def _recompute(row: Row, assumed: dict[str, object]) -> tuple[str, tuple[str, ..
 
 
 def _precision(row: Row, half: str, assumed: dict[str, object]) -> str:
-    text = _text(row, "precision")
+    text = words_of(row, "precision")
     if not text:
         assumed["precision"] = "bf16"
     return half if "fp16" in text and "bf16" in text else closest_precision(text or "bf16")
@@ -149,7 +132,7 @@ def _precision(row: Row, half: str, assumed: dict[str, object]) -> str:
 
 def _attention(row: Row, framework: Framework, assumed: dict[str, object]) -> str:
     """Flash attention or not; where not, frameworks with CUDA extensions still fuse scale, mask and softmax."""
-    text = _text(row, "attention")
+    text = words_of(row, "attention")
     if not text:
         assumed["attention"] = "flash"
     if "torch" in text or "eager" in text or "naive" in text:
@@ -161,7 +144,7 @@ def _attention(row: Row, framework: Framework, assumed: dict[str, object]) -> st
 
 def _attention_kernel(row: Row) -> str:
     """Which kernel: "flash1", "flash2", "flash (triton)", "torch"; else the vendor's, as in Transformer Engine."""
-    text = _text(row, "attention")
+    text = words_of(row, "attention")
     return next((kind for kind in ("flash1", "flash2", "triton", "torch") if kind in text), "flash")
 
 
@@ -169,7 +152,7 @@ def _split(row: Row, usual: str, stages: int, assumed: dict[str, object]) -> str
     given = row.get("layer_split")
     if isinstance(given, list) and all(isinstance(n, int) and not isinstance(n, bool) for n in given):
         return tuple(given)
-    named = _SPLITS.get(_text(row, "stage_split"))
+    named = _SPLITS.get(words_of(row, "stage_split"))
     if named is None:
         if stages > 1:
             assumed["stage_split"] = usual
@@ -178,12 +161,12 @@ def _split(row: Row, usual: str, stages: int, assumed: dict[str, object]) -> str
 
 
 def _vocabulary(row: Row) -> str:
-    text = f"{_text(row, 'stage_split')} {_text(row, 'schedule')}"
+    text = f"{words_of(row, 'stage_split')} {words_of(row, 'schedule')}"
     if "interlaced" in text:
         return "interlaced"
     return "stages" if "vocab" in text else "ends"
 
 
 def _context_comm(row: Row) -> str:
-    text = f"{_text(row, 'cp_comm')} {_text(row, 'notes')}"
+    text = f"{words_of(row, 'cp_comm')} {words_of(row, 'notes')}"
     return "all-to-all" if "a2a" in text or "ulysses" in text or "all-to-all" in text else "ring"

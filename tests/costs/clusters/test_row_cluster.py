@@ -5,6 +5,7 @@ import pytest
 from pipesim.costs.catalog_files import UnknownName
 from pipesim.costs.clusters.cluster_catalogue import BadCluster
 from pipesim.costs.clusters.row_cluster import cluster_of_row
+from pipesim.costs.rows import BadRow
 
 H100 = {
     "gpu": "H100-SXM5-80GB",
@@ -68,13 +69,15 @@ def test_nodes_that_are_not_full_are_equal() -> None:
 def test_bad_numbers_and_names_are_named() -> None:
     with pytest.raises(UnknownName, match="unknown GPU 'H1000'"):
         cluster_of_row({"gpu": "H1000"})
-    with pytest.raises(BadCluster, match="num_gpus='many' must be a whole number"):
+    with pytest.raises(BadRow, match="num_gpus='many' must be a whole number"):
         cluster_of_row({"gpu": "h100", "num_gpus": "many"})
 
 
 def test_a_row_of_more_gpus_than_there_are_is_refused() -> None:
     """A list of 10¹⁵ / 8 nodes was a MemoryError without a word."""
-    with pytest.raises(BadCluster, match="num_gpus=1000000000000000 must be at most 8000000"):
+    with pytest.raises(BadRow, match="num_gpus=1000000000000000 must be a whole number; 1 to 1,000,000,000 work"):
         cluster_of_row({**H100, "num_gpus": 10**15})
+    with pytest.raises(BadCluster, match="num_gpus=1000000000 must be at most 8000000"):
+        cluster_of_row({**H100, "num_gpus": 10**9})
     with pytest.raises(BadCluster, match="at most 1000000 nodes"):
         cluster_of_row({**H100, "num_gpus": 8 * 10**6, "gpus_per_node": 1})
