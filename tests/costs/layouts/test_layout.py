@@ -6,8 +6,8 @@ import pytest
 
 from pipesim.costs.layouts.layout import BadLayout, Layout
 from pipesim.costs.layouts.row_layout import layout_of_row
-from pipesim.costs.rows import BadRow
 from pipesim.costs.models.model_catalog import load_model
+from pipesim.costs.rows import BadRow
 
 
 def test_what_follows_from_a_layout() -> None:
