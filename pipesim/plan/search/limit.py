@@ -11,6 +11,8 @@ from pipesim.units import parse_bytes
 
 Unit = Literal["microbatches", "bytes"]
 
+_UNITS = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
+
 
 @dataclass(eq=False)
 class BadLimit(PipesimError):
@@ -34,7 +36,8 @@ class Limit:
         """What `parse_limit` reads; rounded up, so that what fits the limit fits this too."""
         if self.unit == "microbatches":
             return f"{self.value:g}mb"
-        return f"{math.ceil(self.value / 1e7 - 1e-9) / 100:g}GB"
+        unit, size = next((one for one in _UNITS if self.value >= one[1]), _UNITS[-1])
+        return f"{math.ceil(self.value / size * 100 - 1e-9) / 100:g}{unit}"
 
 
 def parse_limit(text: str) -> Limit:

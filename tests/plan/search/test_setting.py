@@ -66,10 +66,12 @@ def test_limits_that_are_none(text):
     assert "limit" in str(caught.value)
 
 
-@pytest.mark.parametrize("limit", [Limit(2.5, "microbatches"), Limit(61_237_000_001, "bytes")])
+@pytest.mark.parametrize(
+    "limit", [Limit(2.5, "microbatches"), *(Limit(size, "bytes") for size in (61_237_000_001, 33_445_001, 1_001, 1e30))]
+)
 def test_a_limit_reads_back_as_no_less(limit):
     again = parse_limit(str(limit))
-    assert limit.value <= again.value <= limit.value * 1.001
+    assert limit.value <= again.value <= limit.value * 1.01
     assert again.unit == limit.unit
 
 
