@@ -80,6 +80,7 @@ def test_drawn_tokens_follow_from_the_seed_alone(tmp_path: Path) -> None:
     assert first.tokens == second.tokens != third.tokens
 
 
+@pytest.mark.slow
 def test_times_and_timeline(tmp_path: Path) -> None:
     make(tmp_path, "llama")
     case: Case = ({"pp": 2}, 2, Sampling(), ())

@@ -28,6 +28,7 @@ def _annealed(layout: Layout, start: Candidate, *, stride: int, iterations: int)
     return end, candidate(layout, best, "best")
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(seed=st.integers(0, 2**32), stride=st.sampled_from([0, 0, 1, 2]))
 def test_every_order_it_takes_can_be_run_and_ends_when_it_says(seed, stride):

@@ -27,6 +27,7 @@ def test_the_long_stages_part():
     assert ranks[0] != ranks[-1]
 
 
+@pytest.mark.slow
 def test_equal_stages_stay(capsys: pytest.CaptureFixture[str]):
     setting = Setting(linear(3), 4, parse_costs("F=1s,I=1s,W=1s"))
     found, start = arranged(setting, seed=0, report=lambda one: True)
