@@ -191,6 +191,9 @@ def _from_npz(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 
 def _timeline(header: Mapping[str, Any], columns: dict[str, np.ndarray]) -> Timeline:
     check_columns(header, columns)
+    # Unsigned numbers mix badly with others, and an empty list has no kind of its own.
+    columns |= {name: each.astype(np.int64) for name, each in columns.items() if each.dtype.kind == "u"}
+    columns |= {name: each.astype(np.int64) for name, each in columns.items() if name == "need" or not each.size}
     start, end = (np.asarray(columns[name], np.float64) for name in ("start_s", "end_s"))
     program = _program(header, columns)
     return Timeline(program, start, end, _memory(header, columns), header["source"], header["facts"])

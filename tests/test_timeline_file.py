@@ -169,3 +169,12 @@ def test_pickles_are_not_opened(tmp_path: Path) -> None:
     np.savez(path, header=np.array([{"a": 1}], dtype=object))
     with pytest.raises(BadTimeline):
         load_timeline(path)
+
+
+def test_columns_of_unsigned_numbers_are_as_good(timeline: Timeline, tmp_path: Path) -> None:
+    """They loaded, and could not be drawn."""
+    save_timeline(timeline, tmp_path / "run.npz")
+    arrays = dict(np.load(tmp_path / "run.npz"))
+    unsigned = {name: each.astype(np.uint64) for name, each in arrays.items() if each.dtype.kind == "i"}
+    np.savez(tmp_path / "other.npz", **arrays | unsigned)
+    assert summarize(load_timeline(tmp_path / "other.npz")).to_json() == summarize(timeline).to_json()

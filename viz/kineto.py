@@ -34,7 +34,7 @@ _RANGE = re.compile(
     r"|(?P<step>Optimizer\.step#.*)"
 )
 _CATEGORIES = ("user_annotation", "gpu_user_annotation", "cpu_op")
-_MOST_BYTES = 4 << 30
+_MOST_BYTES = 1 << 30
 _LONGEST_S = 1e12  # clocks count from 1970 or from the start of the machine
 
 
