@@ -76,6 +76,7 @@ def test_what_needs_a_layout(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--zero without --layout; give one, such as --layout pp=2,tp=2,dp=2" in message
 
 
+@pytest.mark.slow
 def test_text_is_continued(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     prompts = tmp_path / "prompts.txt"
     prompts.write_text("The wheel\nWater\n")

@@ -71,6 +71,7 @@ def test_every_command_has_a_page_with_its_options() -> None:
     assert "```sh\npipesim simulate 1f1b" in made["commands/simulate.md"]
 
 
+@pytest.mark.slow
 def test_pages_do_not_tell_where_they_were_made() -> None:
     """The default of `launch --python` was the path of the environment that built the site."""
     for name, text in (families.pages() | commands.pages() | api.pages()).items():
@@ -78,6 +79,7 @@ def test_pages_do_not_tell_where_they_were_made() -> None:
         assert sys.executable not in text, name
 
 
+@pytest.mark.slow
 def test_every_module_with_public_names_is_in_the_reference() -> None:
     text = "\n".join(api.pages().values())
     for module in ("pipesim.ir.schedule", "pipesim.timeline", "pipesim.schedules.zb_v", "pipesim.backends.pipeline"):

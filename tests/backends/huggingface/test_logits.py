@@ -89,6 +89,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "model"
 
 
+@pytest.mark.slow
 def test_an_exported_config_says_what_the_weights_are(folder: Path, tmp_path: Path) -> None:
     run_group(2, write_half, str(folder), str(tmp_path / "out"))
     config = json.loads((tmp_path / "out" / "config.json").read_text())

@@ -117,6 +117,7 @@ def test_moves_need_a_limit_in_bytes():
         find_with_offload(Setting(linear(4), 8, COSTS, Limit(4, "microbatches")), GB, effort=QUICK)
 
 
+@pytest.mark.slow
 def test_bounds_hold_whatever_is_recomputed_or_moved():
     """They were those of the microbatches that were chosen, and of a larger limit: what is not proven looked so."""
     setting = Setting(linear(4), 8, Fixed(in_bytes(4)), Limit(12 * GB, "bytes"))
