@@ -112,7 +112,7 @@ def use_timeline(path: Path) -> None:
 
 def use_costs(path: Path) -> None:
     found = read_costs_file(path)
-    found.typical_times()
+    found.typical_times(2)
     pipesim.simulate(pipesim.lower(SCHEDULE), found.of(SCHEDULE))
 
 

@@ -54,7 +54,7 @@ def prices_of(given: CostOptions, ranks: int, microbatches: int | None) -> tuple
             raise BadCase(f"--costs {given.costs}: nothing takes time", "give at least one above 0, e.g. F=1,I=1,W=1")
         return plain, offered_times(plain), microbatches
     file = read_costs_file(Path(given.costs))
-    return file, file.typical_times(), microbatches
+    return file, file.typical_times(ranks), microbatches
 
 
 def _of_model(given: CostOptions, ranks: int, microbatches: int | None) -> tuple[Prices, Times, int]:

@@ -81,11 +81,14 @@ class CostsFile:
             held=held,
         )
 
-    def typical_times(self) -> dict[str, float]:
-        """Times of a rank's whole share, for families that build for the actual costs."""
+    def typical_times(self, ranks: int | None) -> dict[str, float]:
+        """Times of a rank's whole share, mean over ranks, for families that build for the actual costs.
+
+        ranks: None for one stage a rank.
+        """
         if "I" not in self.lists:
             return {}
-        mean = {key: float(np.mean(self.lists[key])) for key in "FIW"}
+        mean = {key: sum(self.lists[key]) / (ranks or len(self.lists[key])) for key in "FIW"}
         return {
             "forward": mean["F"],
             "input_grad": mean["I"],

@@ -139,7 +139,7 @@ def _case_of_numbers(name: str, choice: ScheduleOptions, costs: str, comm: Comm,
         reduces = "reduce" in plain.values
         return Case(schedule, _lower(name, schedule, comm, reduces), plain.of(schedule))
     file = read_costs_file(Path(costs))
-    schedule = schedule_from_options(name, choice, offered=file.typical_times(), lenient=lenient)
+    schedule = schedule_from_options(name, choice, offered=file.typical_times(choice.ranks), lenient=lenient)
     return Case(schedule, _lower(name, schedule, comm, False), file.of(schedule))
 
 
