@@ -34,9 +34,8 @@ class SlurmOptions:
 
     panel: ClassVar[str] = "Slurm"
 
-    slurm: Annotated[
-        Path | None, typer.Option("--slurm", metavar="SCRIPT", help="Write an sbatch script (- for stdout).")
-    ] = None
+    slurm: Annotated[bool, typer.Option("--slurm", help="Write an sbatch script.")] = False
+    script: Annotated[Path | None, typer.Option("--script", help="Where to (- for stdout).  [NAME.sbatch]")] = None
     submit: Annotated[bool, typer.Option("--submit", help="Hand the script to sbatch.")] = False
     time: Annotated[str | None, typer.Option("--time", help="Time limit.")] = None
     partition: Annotated[str | None, typer.Option("--partition", help="Partition.")] = None
@@ -71,7 +70,7 @@ class HostOptions:
 
 
 def launch(
-    arguments: Annotated[list[str], typer.Argument(metavar="RUN_ARGUMENTS", help="As for `pipesim run`, after `--`.")],
+    arguments: Annotated[list[str], typer.Argument(metavar="RUN_ARGUMENTS", help="As for `pipesim run`.")],
     hosts: HostOptions,
     slurm: SlurmOptions,
     kubernetes: KubernetesOptions,
@@ -88,7 +87,9 @@ def launch(
 ) -> None:
     """Run a schedule on many nodes: over ssh, by Slurm, or by Kubernetes.
 
-    Example: pipesim launch --hosts a:8,b:8 --dry-run -- 1f1b --layout pp=2,tp=8 -m 16 --model llama-3-8b
+    What is not an option of this command goes to `run`, as does all that follows `--`.
+
+    Example: pipesim launch 1f1b --layout pp=2,tp=8 -m 16 --model llama-3-8b --hosts a:8,b:8 --dry-run
     """
     _require_one_way(hosts, slurm, kubernetes)
     found = () if slurm.slurm or kubernetes.kubernetes else _hosts(hosts.hosts, hosts.hostfile, gpus_per_node)
@@ -105,15 +106,19 @@ def launch(
         print(
             manifest(job, image=kubernetes.image, gpus_per_node=gpus_per_node, namespace=kubernetes.namespace), end=""
         )
-    elif slurm.slurm is not None:
-        _write_slurm(job, slurm, gpus_per_node, port, submits=slurm.submit and not dry_run)
+    elif slurm.slurm:
+        _write_slurm(job, slurm, gpus_per_node, port, dry_run=dry_run)
     else:
         _run(job, found, hosts, dry_run=dry_run)
 
 
+# Options that are not its own are those of `run`.
+launch.context_settings = {"ignore_unknown_options": True}  # type: ignore[attr-defined]  # read by `command_of`
+
+
 def _require_one_way(hosts: HostOptions, slurm: SlurmOptions, kubernetes: KubernetesOptions) -> None:
     ways = {
-        "--hosts": hosts.hosts, "--hostfile": hosts.hostfile, "--slurm": slurm.slurm,
+        "--hosts": hosts.hosts, "--hostfile": hosts.hostfile, "--slurm": slurm.slurm or None,
         "--kubernetes": kubernetes.kubernetes or None,
     }  # fmt: skip
     given = [way for way, value in ways.items() if value is not None]
@@ -189,23 +194,22 @@ def _hosts(hosts: str | None, hostfile: Path | None, slots: int) -> tuple[Host, 
         return tuple(Host(node, slots) for node in expand_nodelist(allocated))
     raise BadLaunch(
         "no hosts: neither --hosts nor --hostfile, and not inside a Slurm allocation",
-        "e.g. --hosts node1:8,node2:8, or --slurm job.sh --nnodes 2",
+        "e.g. --hosts node1:8,node2:8, or --slurm --nnodes 2",
     )
 
 
-def _write_slurm(job: Job, asked: SlurmOptions, gpus_per_node: int, port: int, *, submits: bool) -> None:
-    script = asked.slurm
-    assert script is not None
+def _write_slurm(job: Job, asked: SlurmOptions, gpus_per_node: int, port: int, *, dry_run: bool) -> None:
+    script = asked.script or Path(f"{job.name}.sbatch")
     allocation = Allocation(
         gpus_per_node=gpus_per_node, time=asked.time, partition=asked.partition, account=asked.account, port=port,
         warn_s=asked.warn, requeues=asked.requeues,
     )  # fmt: skip
     text = batch_script(job, allocation)
-    if str(script) == "-":
+    if dry_run or str(script) == "-":
         print(text, end="")
         return
     write_atomically(script, text)
-    print(hand_in(str(script)) if submits else f"wrote {script}: sbatch {script}")
+    print(hand_in(str(script)) if asked.submit else f"wrote {script}: sbatch {script}")
 
 
 def _warn_placement(arguments: Sequence[str], hosts: Sequence[Host]) -> None:

@@ -52,7 +52,7 @@ def simulate_command(choice: Choice, layout: Layout, model: str, cluster: str) -
 
 def launch_command(choice: Choice, layout: Layout, *, nodes: int, gpus_per_node: int, schedule: str | None) -> str:
     """The `pipesim launch` that runs it; `schedule` is a file of it, if one was written."""
-    words = ["pipesim", "launch", "--nnodes", str(nodes), "--gpus-per-node", str(gpus_per_node), "--slurm", "job.sh"]
+    words = ["pipesim", "launch", "--nnodes", str(nodes), "--gpus-per-node", str(gpus_per_node), "--slurm"]
     words += ["--", schedule or choice.schedule]
     degrees = {"pp": layout.pp, "tp": layout.tp, "dp": layout.dp, "cp": layout.cp, "ep": layout.ep}
     words += ["--layout", ",".join(f"{name}={value}" for name, value in degrees.items() if value > 1 or name == "pp")]

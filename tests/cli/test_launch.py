@@ -71,8 +71,8 @@ def test_where_an_elastic_job_meets(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_slurm_script(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     script = tmp_path / "job.sh"
-    status, out, _ = run(capsys, "--slurm", str(script), "--nnodes", "4", "--time", "8:00:00", "--partition", "gpu",
-                         *ODD)  # fmt: skip
+    asked = ["--slurm", "--script", str(script), "--nnodes", "4", "--time", "8:00:00", "--partition", "gpu"]
+    status, out, _ = run(capsys, *asked, *ODD)
     assert (status, out) == (0, f"wrote {script}: sbatch {script}\n")
     text = script.read_text()
     assert "#SBATCH --nodes=4\n#SBATCH --ntasks-per-node=1\n#SBATCH --gpus-per-node=8\n#SBATCH --time=8:00:00\n" in text
@@ -82,6 +82,28 @@ def test_slurm_script(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Non
     assert '"--rdzv-id=$SLURM_JOB_ID"' in command
     assert shlex.split(command)[-2] == ODD[-1]
     assert subprocess.run(["bash", "-n", str(script)], check=False).returncode == 0
+
+
+def test_slurm_scripts_go_by_the_job_and_a_dry_run_writes_none(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    _, script, _ = run(capsys, "--slurm", "--nnodes", "4", "--name", "mine", "--dry-run", *RUN)
+    assert script.startswith("#!/bin/bash\n#SBATCH --job-name=mine\n")
+    assert list(tmp_path.iterdir()) == []
+    run(capsys, "--slurm", "--nnodes", "4", "--name", "mine", *RUN)
+    assert (tmp_path / "mine.sbatch").read_text() == script
+
+
+def test_arguments_of_run_need_no_dashes_before_them(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["1f1b", "--layout", "pp=2,tp=2", "-m", "4", "--model", "tiny-llama"]
+    _, apart, _ = run(capsys, "--hosts", "a:2,b:2", "--dry-run", "--", *arguments)
+    status, mixed, _ = run(capsys, *arguments[:3], "--hosts", "a:2,b:2", *arguments[3:], "--dry-run")
+    assert status == 0
+    assert mixed == apart
+    assert "1f1b --layout pp=2,tp=2 -m 4 --model tiny-llama" in mixed
+    status, _, err = run(capsys, *arguments, "--hosts", "a:2,b:2", "--dry-rum")
+    assert (status, err) == (2, "pipesim: error: No such option: --dry-rum\n")
 
 
 def test_inside_an_allocation(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,8 +181,8 @@ def test_a_layout_that_crosses_nodes_is_warned_of(capsys: pytest.CaptureFixture[
         (["--hosts", "a:8", "--nnodes", "x"], "not a number of nodes"),
         (["--hosts", "a:8", "--env", "1X=2"], "not a name and a value"),
         (["--hostfile", "/no/such/file"], "/no/such/file"),
-        (["--slurm", "/no/such/folder/job.sh"], "does not exist"),
-        (["--slurm", "-", "--partition", "a b"], "one word without spaces"),
+        (["--slurm", "--script", "/no/such/folder/job.sh"], "does not exist"),
+        (["--slurm", "--partition", "a b"], "one word without spaces"),
         (["--hosts", "$(x):8"], "not a host name"),
         (["--kubernetes", "--name", "Bad Name"], "name='Bad Name' cannot stand in a manifest"),
     ],

@@ -91,6 +91,6 @@ def test_our_own_command_runs(capsys: pytest.CaptureFixture[str]):
 def test_launch_names_the_layout():
     command = launch_command(CHOICE, LAYOUT, nodes=8, gpus_per_node=8, schedule="best.json")
     assert command == (
-        "pipesim launch --nnodes 8 --gpus-per-node 8 --slurm job.sh -- best.json --layout pp=4,tp=8,dp=2 "
+        "pipesim launch --nnodes 8 --gpus-per-node 8 --slurm -- best.json --layout pp=4,tp=8,dp=2 "
         "--microbatches 8 --micro-batch 1 --seq 8192 --device cuda"
     )

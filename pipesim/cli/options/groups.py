@@ -54,9 +54,9 @@ def ungrouped(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def command_of(name: str, function: Callable[..., Any]) -> Any:
-    """A function as a command of its own."""
+    """A function as a command of its own, with its `context_settings` if it has some."""
     alone = typer.Typer(add_completion=False)
-    alone.command(name)(ungrouped(function))
+    alone.command(name, context_settings=getattr(function, "context_settings", None))(ungrouped(function))
     return typer.main.get_command(alone)
 
 
