@@ -165,11 +165,6 @@ class Stage:
         outside = self._outside | addresses_of(itertools.chain(*stale))
         return HeldBytes(bytes_of(self._saved(), outside), bytes_of(itertools.chain(*waiting), outside))
 
-    def forget(self) -> None:
-        """Drop everything in flight, after a step that was given up."""
-        self._in_flight.clear()
-        self._carries.clear()
-
     def _saved(self) -> Iterator[Tensor]:
         for flight in self._in_flight.values():
             yield from flight.inputs

@@ -46,8 +46,6 @@ class AnyStage(Protocol):
 
     def held_bytes(self) -> HeldBytes: ...
 
-    def forget(self) -> None: ...
-
 
 class AnyUpdates(Protocol):
     """What the walk needs of the end of a step (`Updates`, or emulated)."""
@@ -124,13 +122,6 @@ class Runner:
             self.updates.steps += len(batch) // self.every
         self._result.loss = sum(float(loss) for loss in self._losses)
         return self._result
-
-    def reset(self) -> None:
-        """Drop what a step that was given up has left."""
-        self._mail.clear()
-        self._out.clear()
-        for stage in self.stages.values():
-            stage.forget()
 
     def _do(self, task: Task) -> None:
         op = self._first_op(task)

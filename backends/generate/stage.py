@@ -88,9 +88,3 @@ class GeneratingStage:
         """Bytes of keys and values."""
         caches = [cache for group in self._caches for cache in group.values() if cache.length]
         return HeldBytes(sum(part.nbytes for cache in caches for part in cache.tensors()))
-
-    def forget(self) -> None:
-        """Drop all keys and values."""
-        for group in self._caches:
-            for number in group:
-                group[number] = LayerCache(group[number].most)

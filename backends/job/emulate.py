@@ -73,9 +73,6 @@ class EmulatedStage:
     def held_bytes(self) -> HeldBytes:
         return HeldBytes(sum(bytes_of(tensors) for tensors in self._in_flight.values()))
 
-    def forget(self) -> None:
-        self._in_flight.clear()
-
     def _gradients(self, kind: Kind, key: tuple[int, int], inputs: list[Tensor]) -> Gradients:
         begun = time.perf_counter()
         made: Gradients = [tensor.detach().clone() for tensor in inputs]

@@ -68,9 +68,6 @@ class Captured:
     def held_bytes(self) -> HeldBytes:
         return self.stage.held_bytes()
 
-    def forget(self) -> None:
-        self.stage.forget()
-
     def _keep(self, key: tuple[int, int], gradients: Gradients) -> None:
         if key in self.given:
             self.given[key].gradients = [None if one is None else one.detach().clone() for one in gradients]

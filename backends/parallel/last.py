@@ -55,6 +55,3 @@ class Last:
 
     def held_bytes(self) -> HeldBytes:
         return self.stage.held_bytes()
-
-    def forget(self) -> None:
-        self.stage.forget()
